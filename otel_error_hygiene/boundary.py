@@ -1,0 +1,345 @@
+"""The tool boundary for hand-written loops.
+
+It holds the live exception, so it hands it over whole; and it works without any telemetry: then
+there is a line and a prune, and no record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from opentelemetry import context as context_api
+from opentelemetry import trace
+from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
+
+from . import semconv
+from ._guard import fault
+from .capture import qualified_name, safe_str
+from .context import bound_buffer
+from .conventions import canonical, digest
+from .conventions.outcome import is_cancellation
+from .conventions.result import failure_in
+from .current import Handover, Machine, handovers, machine
+from .errors import ConfigurationError
+from .forensics.segment import RecordKind
+from .model import ErrorSummary, RecordedException, ToolCall
+from .processor import ErrorHygieneSpanProcessor
+from .recording import failed_of, record, text_of
+from .redact import mask, sanitize_name
+from .splitter import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_innermost: ContextVar[ToolCallHandle | None] = ContextVar("otel_error_hygiene_tool_call", default=None)
+
+
+class ToolCallHandle:
+    """One running tool call."""
+
+    def __init__(self, call: tool_call) -> None:
+        self._call = call
+        self._machine: Machine = machine()
+        self._buffer = bound_buffer.get()
+        self._outer = _innermost.get()
+        self.told: tuple[int, int, int] | None = None
+        """Which exception a call inside this one has told: its id, its class's, the instruction that raised it."""
+        self._handover = Handover(canonical(call.arguments))
+        self._start_ns = time.time_ns()
+        attributes: dict[str, Any] = {
+            semconv.GEN_AI_OPERATION_NAME: semconv.EXECUTE_TOOL,
+            semconv.GEN_AI_TOOL_NAME: call.name,
+        }
+        if call.call_id is not None:
+            attributes[semconv.GEN_AI_TOOL_CALL_ID] = call.call_id
+        if call.bound is None and self._handover.arguments is not None:
+            attributes[semconv.GEN_AI_TOOL_CALL_ARGUMENTS] = mask(self._handover.arguments)
+        if call.bound is not None:
+            self._handover.arguments = canonical(call.bound)
+        self._tracer_provider = call.tracer_provider or trace.get_tracer_provider()
+        self._span: Span = _tracer(self._tracer_provider).start_span(
+            f"{semconv.EXECUTE_TOOL} {call.name}", attributes=attributes
+        )
+        self._context_token = context_api.attach(trace.set_span_in_context(self._span))
+        self._innermost_token: Token[ToolCallHandle | None] = _innermost.set(self)
+
+    @property
+    def span(self) -> Span:
+        """The span of this call."""
+        return self._span
+
+    @property
+    def summary(self) -> ErrorSummary | None:
+        """What the agent is told of this call's failure, once it failed; None for a success."""
+        return self._handover.summary
+
+    def fail(self, error: BaseException | RecordedException | Mapping[str, Any] | str) -> ErrorSummary | None:
+        """Say that the call failed without raising. It is recorded, and its line told, at once.
+
+        Args:
+            error: An exception, a recorded one, a result that says so, or text.
+
+        Returns:
+            The summary; None when this call was already told.
+        """
+        if self._handover.summary is not None:
+            return self._handover.summary
+        try:
+            self._fail(error)
+        except Exception as failure:
+            fault("tool_call.fail", failure)
+        return self._handover.summary
+
+    def result(self, value: Any) -> Any:
+        """Give the call's result; a result that says it is a failure is one (see ``conventions.result``).
+
+        Returns:
+            The value, unchanged.
+        """
+        try:
+            failure = failure_in(value)
+        except Exception as error:  # a mapping may do anything
+            fault("tool_call.result", error)
+            failure = None
+        if failure is not None:
+            self.fail(failure)
+        return value
+
+    def _fail(self, error: BaseException | RecordedException | Mapping[str, Any] | str) -> None:
+        if isinstance(error, Mapping):
+            error = failure_in(error) or RecordedException(type=semconv.MCP_TOOL_ERROR, message=str(dict(error))[:2000])
+        elif isinstance(error, str):
+            error = RecordedException(type=semconv.MCP_TOOL_ERROR, message=error)
+        self._set_error(
+            error.type if isinstance(error, RecordedException) else qualified_name(type(error)), str(text_of(error))
+        )
+        failed = failed_of(self._tool_call(), error, self._machine, escaped=False)
+        split = record(self._machine, failed, self._span, self._buffer, kind=RecordKind.REPORT)
+        self._handover.summary = split.summary
+        if split.durable and split.plain is not None:
+            self._handover.report = Report(split.record_id, split.plain, split.summary)
+
+    def _tool_call(self) -> ToolCall:
+        call = self._call
+        return ToolCall.model_construct(
+            tool=call.name, call_id=call.call_id, arguments=self._handover.arguments, agent=None, conversation=None
+        )
+
+    def _set_error(self, error_type: str, description: str) -> None:
+        if self._span.is_recording():
+            self._span.set_attribute(semconv.ERROR_TYPE, error_type)
+            self._span.set_status(Status(StatusCode.ERROR, mask(description[:1000])))
+
+    def end(self, error: BaseException | None) -> None:
+        """End the call; for the context manager."""
+        handover = self._handover
+        cancelled = error is not None and is_cancellation(error)
+        if error is not None and not cancelled:
+            mark = _mark(error)
+            handover.repeats = handover.report is None and self.told == mark
+            handover.error, handover.escaped = error, True
+            if self._outer is not None:
+                self._outer.told = mark
+            kind = qualified_name(type(error))
+            self._set_error(kind, f"{kind}: {safe_str(error)}")
+            if not handover.repeats and self._span.is_recording() and _others_listen(self._tracer_provider):
+                _record_event(self._span, error, kind)
+        elif cancelled:
+            handover.error = error
+        self._end_span()
+        if not handover.handled:
+            self._without_hooks(error, cancelled=cancelled)
+
+    def _end_span(self) -> None:
+        with contextlib.suppress(ValueError):  # left in another context, as a generator may be
+            _innermost.reset(self._innermost_token)
+        context_api.detach(self._context_token)
+        span_id = self._span.get_span_context().span_id
+        handovers[span_id] = self._handover
+        try:
+            self._span.end()
+        finally:
+            handovers.pop(span_id, None)
+
+    def _without_hooks(self, error: BaseException | None, *, cancelled: bool) -> None:
+        """Tell and resolve where no processor of ours saw the span: no telemetry, or not sampled."""
+        handover = self._handover
+        if cancelled or handover.repeats or handover.report is not None:
+            return
+        if error is None and handover.summary is None:
+            if self._buffer is not None:
+                self._buffer.tool_called(self._start_ns)
+                call = self._call
+                self._buffer.resolve(sanitize_name(call.name), digest(handover.arguments), call.call_id, self._start_ns)
+        elif error is not None and handover.summary is None:
+            failed = failed_of(self._tool_call(), error, self._machine, escaped=True)
+            handover.summary = record(
+                self._machine, failed, self._span, self._buffer, kind=RecordKind.FAILURE, lost="unsampled"
+            ).summary
+
+
+class tool_call:  # noqa: N801  (used like a function: a context manager and a decorator)
+    """The tool boundary: one call of a tool, as context manager (sync and async) and decorator.
+
+    Opens the span ``execute_tool {name}`` by the GenAI conventions and hands a live exception to capture. The exception
+    is re-raised untouched. ``SystemExit``, ``KeyboardInterrupt``, ``GeneratorExit`` and ``CancelledError`` are
+    cancellations: no line, nothing cleared.
+
+    Args:
+        name: The tool's name as the model knows it.
+        call_id: The id that the model gave to the call.
+        arguments: The call's arguments, a mapping; they are written on the span, secrets masked. A decorator takes the
+            function's own arguments where none are given, and writes them only on a failure's record.
+        tracer_provider: None uses the global one.
+
+    Raises:
+        ConfigurationError: ``name`` is no text, or ``arguments`` no mapping.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        call_id: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        _check(name, arguments)
+        self.name = name
+        self.call_id = call_id
+        self.arguments = arguments
+        self.bound: Mapping[str, Any] | None = None
+        self.tracer_provider = tracer_provider
+        self._handles: list[ToolCallHandle] = []
+
+    def __enter__(self) -> ToolCallHandle:
+        handle = ToolCallHandle(self)
+        self._handles.append(handle)
+        return handle
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        handle = self._handles.pop()
+        try:
+            handle.end(error)
+        except Exception as failure:
+            fault("tool_call", failure)
+
+    async def __aenter__(self) -> ToolCallHandle:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, tb)
+
+    def _for(self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tool_call:
+        call = tool_call(
+            self.name, call_id=self.call_id, arguments=self.arguments, tracer_provider=self.tracer_provider
+        )
+        if self.arguments is None and signature is not None:
+            with contextlib.suppress(TypeError):  # wrong arguments: the call itself will say so
+                bound = signature.bind(*args, **kwargs).arguments
+                call.bound = {name: value for name, value in bound.items() if name not in ("self", "cls")}
+        return call
+
+    def __call__(self, function: F) -> F:
+        """Wrap a function, a coroutine function or a generator function of either kind."""
+        try:
+            signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):
+            signature = None
+        open_call = functools.partial(self._for, signature)
+        if inspect.iscoroutinefunction(function):
+
+            async def wrapped(*args: Any, **kwargs: Any) -> Any:
+                with open_call(args, kwargs) as handle:
+                    return handle.result(await function(*args, **kwargs))
+
+        elif inspect.isasyncgenfunction(function):
+
+            async def wrapped(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # type: ignore[misc]
+                with open_call(args, kwargs):
+                    async for item in function(*args, **kwargs):
+                        yield item
+
+        elif inspect.isgeneratorfunction(function):
+
+            def wrapped(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+                with open_call(args, kwargs):
+                    return (yield from function(*args, **kwargs))
+
+        else:
+
+            def wrapped(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+                with open_call(args, kwargs) as handle:
+                    return handle.result(function(*args, **kwargs))
+
+        return cast(F, functools.wraps(function)(wrapped))
+
+
+def _check(name: object, arguments: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f'"name" is {name!r}; it must be the name of the tool')
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise ConfigurationError(
+            f'"arguments" is a {type(arguments).__name__}; it must be a mapping such as {{"city": "Paris"}}, or None'
+        )
+
+
+_last_tracer: tuple[TracerProvider, Tracer] | None = None
+
+
+def _tracer(provider: TracerProvider) -> Tracer:
+    # Getting a tracer costs as much as a span; providers change only in tests.
+    global _last_tracer
+    last = _last_tracer
+    if last is None or last[0] is not provider:
+        last = _last_tracer = (provider, provider.get_tracer("otel_error_hygiene"))
+    return last[1]
+
+
+def _others_listen(provider: TracerProvider) -> bool:
+    """Tell whether processors besides ours see the spans; when that cannot be known, they do."""
+    processors = getattr(getattr(provider, "_active_span_processor", None), "_span_processors", None)
+    if not isinstance(processors, tuple):
+        return True
+    return any(not isinstance(processor, ErrorHygieneSpanProcessor) for processor in processors)
+
+
+def _record_event(span: Span, error: BaseException, kind: str) -> None:
+    try:
+        stack = "".join(traceback.format_exception(error))
+    except Exception as failure:
+        stack = f"<unprintable: {type(failure).__name__}>"
+    span.add_event(
+        semconv.EXCEPTION_EVENT,
+        {
+            semconv.EXCEPTION_TYPE: kind,
+            semconv.EXCEPTION_MESSAGE: safe_str(error),
+            semconv.EXCEPTION_STACKTRACE: stack,
+            semconv.EXCEPTION_ESCAPED: "True",
+        },
+    )
+
+
+def _mark(error: BaseException) -> tuple[int, int, int]:
+    """Identify an exception while it passes outward, without touching it or holding it alive.
+
+    An id alone may be used again by a later exception; the raising instruction tells them apart, for a second raise
+    from the same place would have gone through the same inner call again.
+    """
+    traceback_ = error.__traceback__
+    while traceback_ is not None and traceback_.tb_next is not None:
+        traceback_ = traceback_.tb_next
+    return (
+        id(error),
+        id(type(error)),
+        -1 if traceback_ is None else hash((traceback_.tb_frame.f_code, traceback_.tb_lasti)),
+    )

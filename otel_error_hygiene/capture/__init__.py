@@ -1,0 +1,9 @@
+"""Capture: everything that is known of an exception, as data, bounded, without ever raising."""
+
+from __future__ import annotations
+
+from .fingerprint import fingerprint
+from .stacktext import format_node
+from .tree import Limits, capture, qualified_name, safe_str
+
+__all__ = ["Limits", "capture", "fingerprint", "format_node", "qualified_name", "safe_str"]

@@ -1,0 +1,108 @@
+"""Which conversation does a span belong to? Remembered when it starts; contextvars are gone when it ends.
+
+In order: what the user had bound when the span started, the conversation id on the span, what the
+rest of its trace belongs to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from ..conventions import conversation_of
+from .buffer import ContextBuffer
+
+bound_buffer: ContextVar[ContextBuffer | None] = ContextVar("otel_error_hygiene_conversation", default=None)
+"""The buffer that ``with conversation(...)`` bound for the code below it."""
+
+_MAX_CONVERSATIONS = 10_000
+_MAX_OPEN_SPANS = 100_000
+_MAX_TRACES = 10_000
+
+
+class Conversations:
+    """The buffers of one processor, and the routes to them. Bounded; the longest unused go first.
+
+    Plain dictionary operations are atomic in CPython, so only the walk that evicts takes the lock.
+    """
+
+    def __init__(self, **limits: Any) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._buffers: OrderedDict[str, ContextBuffer] = OrderedDict()
+        self._open: dict[int, ContextBuffer] = {}
+        self._traces: OrderedDict[int, ContextBuffer | None] = OrderedDict()
+
+    def buffer(self, conversation: str) -> ContextBuffer:
+        """Return the buffer of a conversation, made at first use."""
+        with self._lock:
+            found = self._buffers.get(conversation)
+            if found is None:
+                found = self._buffers[conversation] = ContextBuffer(conversation, **self._limits)
+                if len(self._buffers) > _MAX_CONVERSATIONS:
+                    self._buffers.popitem(last=False)
+            else:
+                self._buffers.move_to_end(conversation)
+            return found
+
+    def knows(self, conversation: str) -> bool:
+        """Tell whether a conversation has a buffer."""
+        return conversation in self._buffers
+
+    def of_trace(self, trace_id: int) -> ContextBuffer | None:
+        """Return the buffer of the conversation that a trace belongs to, or None."""
+        return self._traces.get(trace_id)
+
+    def adopt(self, other: Conversations) -> None:
+        """Take over the buffers of another registry, for what was bound before this one was there."""
+        with other._lock:
+            buffers = dict(other._buffers)
+        with self._lock:
+            for conversation, buffer in buffers.items():
+                self._buffers.setdefault(conversation, buffer)
+
+    def opened(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
+        """Remember, at a span's start, what is bound; else the conversation that its attributes name."""
+        buffer = bound_buffer.get()
+        if buffer is None:
+            if attributes:
+                conversation = conversation_of(attributes)
+                if conversation is not None:
+                    self._remember(trace_id, self.buffer(conversation))
+            return
+        self._open[span_id] = buffer
+        if self._traces.get(trace_id, self) is not buffer:
+            self._remember(trace_id, buffer)
+        if len(self._open) > _MAX_OPEN_SPANS:
+            self._evict()
+
+    def closed(self, span_id: int) -> ContextBuffer | None:
+        """Return and forget what was bound at a span's start."""
+        return self._open.pop(span_id, None)
+
+    def route(self, trace_id: int, bound: ContextBuffer | None, attributes: Mapping[str, Any]) -> ContextBuffer | None:
+        """Return the buffer of an ended span, or None when nobody knows its conversation."""
+        if bound is not None:
+            return bound
+        conversation = conversation_of(attributes)
+        if conversation is not None:
+            return self.buffer(conversation)
+        return self._traces.get(trace_id)
+
+    def _remember(self, trace_id: int, buffer: ContextBuffer) -> None:
+        with self._lock:
+            before = self._traces.get(trace_id, buffer)
+            # Two conversations in one trace: what has neither binding nor id goes to nobody, rather than to the wrong.
+            shared = before is None or before.conversation != buffer.conversation
+            self._traces[trace_id] = None if shared else buffer
+            self._traces.move_to_end(trace_id)
+            if len(self._traces) > _MAX_TRACES:
+                self._traces.popitem(last=False)
+
+    def _evict(self) -> None:
+        with self._lock:
+            while len(self._open) > _MAX_OPEN_SPANS:
+                self._open.pop(next(iter(self._open)), None)

@@ -1,0 +1,1 @@
+"""Forensics: the durable store of failures, and their way to the backend."""

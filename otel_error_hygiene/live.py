@@ -1,0 +1,59 @@
+"""Is the exception that is being handled while a span ends the span's own?
+
+``sys.exc_info()`` in ``on_end`` also shows an exception that somebody further out is handling, so it is
+trusted only when it agrees with what the span says (measured: facts of the SDK, "who records what").
+"""
+
+from __future__ import annotations
+
+import sys
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from . import semconv
+from .capture import qualified_name, safe_str
+
+_LONG = 64
+
+
+def live_exception(span: ReadableSpan) -> BaseException | None:
+    """Return the live exception of a span that is ending on this thread, or None when that is not certain."""
+    error = sys.exc_info()[1]
+    if error is None:
+        return None
+    event = next((e for e in reversed(span.events) if e.name == semconv.EXCEPTION_EVENT), None)
+    if event is not None:
+        return error if _is_of_event(error, event) else None
+    if span.status.status_code is StatusCode.ERROR:
+        return error if _is_of_status(error, span) else None
+    if not isinstance(error, Exception) and _passes_through_use_span(error):
+        return error
+    return None
+
+
+def _is_of_event(error: BaseException, event: Event) -> bool:
+    values = event.attributes or {}
+    kind = values.get(semconv.EXCEPTION_TYPE)
+    if kind not in (qualified_name(type(error)), type(error).__name__):
+        return False
+    message = values.get(semconv.EXCEPTION_MESSAGE)
+    if message is None:  # some leave content out
+        return True
+    told, own = str(message), safe_str(error)
+    return told == own or (len(told) >= _LONG and own.startswith(told))
+
+
+def _is_of_status(error: BaseException, span: ReadableSpan) -> bool:
+    kind, name, text = qualified_name(type(error)), type(error).__name__, safe_str(error)
+    error_type = (span.attributes or {}).get(semconv.ERROR_TYPE)
+    if error_type is not None:
+        return error_type in (kind, name)
+    description = span.status.description
+    return description is not None and description in (text, f"{name}: {text}", f"{kind}: {text}", name)
+
+
+def _passes_through_use_span(error: BaseException) -> bool:
+    # use_span() records no BaseException; the traceback of one that passes through it begins in its frame.
+    traceback = error.__traceback__
+    return traceback is not None and traceback.tb_frame.f_code.co_name == "use_span"

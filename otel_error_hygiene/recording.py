@@ -1,0 +1,65 @@
+"""From an exception in somebody's hands to a split: shared by the tool boundary and ``report_error``."""
+
+from __future__ import annotations
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Span
+
+from .capture import Limits, capture, safe_str
+from .context import ContextBuffer
+from .current import Machine
+from .forensics.segment import RecordKind
+from .model import ExceptionNode, RecordedException, ToolCall
+from .splitter import Failed, Split
+
+
+def text_of(error: BaseException | RecordedException) -> str:
+    """Return the message of an exception, live or recorded."""
+    return error.message if isinstance(error, RecordedException) else safe_str(error)
+
+
+def failed_of(call: ToolCall, error: BaseException | RecordedException, place: Machine, *, escaped: bool) -> Failed:
+    """Capture an error in somebody's hands."""
+    if isinstance(error, RecordedException):
+        node = ExceptionNode.model_construct(type=error.type, message=error.message)
+        return Failed(call, node, error.stacktrace, escaped, truncated=False)
+    settings = place.settings
+    node, truncated = capture(error, Limits(settings.max_frames, settings.max_exceptions, settings.max_message_chars))
+    return Failed(call, node, "", escaped, truncated)
+
+
+def record(
+    place: Machine,
+    failed: Failed,
+    span: Span,
+    buffer: ContextBuffer | None,
+    *,
+    kind: RecordKind,
+    lost: str | None = None,
+) -> Split:
+    """Split a failure whose span is at hand."""
+    place.count_failure()
+    readable = span if isinstance(span, ReadableSpan) else None
+    if readable is None:
+        lost = "unsampled"
+    resource = None if readable is None else readable.resource
+    return place.splitter.split(failed, readable, resource, buffer, kind=kind, lost=lost)
+
+
+def record_alone(place: Machine, failed: Failed, parent: Span, buffer: ContextBuffer | None) -> Split:
+    """Split a failure that has no span of its own: one without length is made for it."""
+    place.count_failure()
+    context = parent.get_span_context()
+    lost = "unsampled" if context.is_valid and not context.trace_flags.sampled else None
+    resource = parent.resource if isinstance(parent, ReadableSpan) else _resource()
+    plain = place.splitter.synthetic_span(failed, context if context.is_valid else None, resource)
+    split = place.splitter.split(failed, plain, resource, buffer, lost=lost)
+    place.recorded_outside(split, resource)
+    return split
+
+
+def _resource() -> Resource:
+    resource = getattr(trace.get_tracer_provider(), "resource", None)
+    return resource if isinstance(resource, Resource) else Resource.get_empty()

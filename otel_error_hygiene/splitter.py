@@ -1,0 +1,376 @@
+"""Split one failure two ways: the record for the engineer, made durable; then the line for the agent.
+
+The order is the promise: a line reaches a context buffer only after its record is durable, or after its
+loss was counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
+
+from . import semconv
+from ._guard import say_once
+from .capture import fingerprint
+from .classify import classify
+from .context import ContextBuffer, Told
+from .conventions import digest
+from .forensics.outbox import Outbox, Refused
+from .forensics.record import VERSION, Plain, of_span
+from .forensics.segment import RecordKind
+from .model import Classification, ErrorSummary, ExceptionNode, ToolCall
+from .redact import mask, mask_attributes, sanitize, sanitize_name
+from .settings import Settings
+from .summarize import summary_of
+
+
+class Failed(NamedTuple):
+    """What is known of one failed call, before it is split."""
+
+    call: ToolCall
+    node: ExceptionNode
+    """The exception as captured, or made of what was recorded."""
+    stacktrace: str
+    """Recorded stack text; "" when it stands in the span's event, or the captured frames stand for it."""
+    escaped: bool
+    """The exception left the span, rather than being handled in it."""
+    truncated: bool
+    impact: str | None = None
+
+
+class Report(NamedTuple):
+    """A failure that was recorded before its span ended."""
+
+    record_id: int
+    plain: Plain
+    summary: ErrorSummary
+
+
+class Split(NamedTuple):
+    """What became of one failure."""
+
+    summary: ErrorSummary
+    record_id: int
+    plain: Plain | None
+    """The record, None when there is no store."""
+    durable: bool
+
+
+class Counts:
+    """Counts of one processor. One lock; increments only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.seen = 0
+        self.unrouted = 0
+        self.truncated = 0
+        self.lost: Counter[str] = Counter()
+
+    def failure(self, *, truncated: bool = False) -> None:
+        """Count a failed tool call."""
+        with self._lock:
+            self.seen += 1
+            self.truncated += truncated
+
+    def loss(self, reason: str, count: int = 1) -> None:
+        """Count failures whose record is not durable."""
+        if count:
+            with self._lock:
+                self.lost[reason] += count
+
+    def unroutable(self) -> None:
+        """Count a failure that no agent was told of."""
+        with self._lock:
+            self.unrouted += 1
+
+
+class Splitter:
+    """Capture to record, classification to line.
+
+    Args:
+        outbox: Where records go; None without a processor: then there is a line and no record.
+        settings: Bounds of what is kept.
+        counts: Where losses are counted.
+    """
+
+    def __init__(self, outbox: Outbox | None, settings: Settings, counts: Counts) -> None:
+        self._outbox = outbox
+        self._settings = settings
+        self._counts = counts
+
+    def split(
+        self,
+        failed: Failed,
+        span: ReadableSpan | Plain | None,
+        resource: Resource | None,
+        buffer: ContextBuffer | None,
+        *,
+        kind: RecordKind = RecordKind.FAILURE,
+        lost: str | None = None,
+        end_ns: int | None = None,
+    ) -> Split:
+        """Record one failure, then tell it.
+
+        Args:
+            failed: What is known.
+            span: The span that stands for the call, ended or not; plain values where there is none to read.
+            resource: The resource of the span.
+            buffer: The conversation's buffer, None when it is unknown.
+            kind: ``REPORT`` while the span is still open.
+            lost: Why the record is not written, when that is known beforehand.
+            end_ns: When the call failed, nanoseconds since the epoch; None: now.
+        """
+        now_ns = time.time_ns()
+        node = _masked(failed.node)
+        print_ = fingerprint(node)
+        tool = sanitize_name(failed.call.tool)
+        key = (tool, digest(failed.call.arguments), print_)
+        attempt = 1 if buffer is None else buffer.attempt(key)
+        trace_id, span_id = _ids(span)
+        durable = lost is None and self._outbox is not None
+        record_id = self._outbox.new_id() if durable and self._outbox is not None else 0
+        summary = summary_of_node(
+            node,
+            classify(node, now=now_ns / 1e9),
+            tool=tool,
+            attempt=attempt,
+            impact=failed.impact,
+            timestamp=datetime.fromtimestamp(now_ns / 1e9, UTC),
+            trace_id=f"{trace_id:032x}" if trace_id else None,
+            span_id=f"{span_id:016x}" if span_id else None,
+            ref=f"{record_id >> 32:08x}" if durable else None,
+        )
+        plain: Plain | None = None
+        if self._outbox is not None:
+            plain = self._plain(failed, node, print_, summary, span, resource, buffer, now_ns)
+            reason = lost if lost is not None else self._append(kind, record_id, plain, resource)
+            if reason is not None:
+                self._counts.loss(reason)
+                durable, record_id = False, 0
+                summary = summary.model_copy(update={"ref": None})
+        if buffer is None:
+            if durable:
+                self._counts.unroutable()
+        else:
+            ended = now_ns if end_ns is None else end_ns
+            buffer.put(Told(key, summary, ended, (trace_id, span_id), failed.call.call_id))
+        return Split(summary, record_id, plain, durable)
+
+    def complete(self, report: Report, span: ReadableSpan, failed: Failed | None) -> bool:
+        """Write the record of a reported failure again, now with its span; False when that was refused.
+
+        Nothing is counted and nothing is told: it is the same failure.
+        """
+        assert self._outbox is not None
+        resource = span.resource
+        plain = dict(report.plain)
+        plain["span"] = self._span_plain(span, resource)
+        if failed is not None and not report.plain["failure"]["exception"]["frames"]:
+            node = _masked(failed.node)
+            if node.frames or node.cause is not None:
+                plain["failure"] = {**plain["failure"], "exception": node}
+        return self._append(RecordKind.FAILURE, report.record_id, plain, resource) is None
+
+    def synthetic_span(self, failed: Failed, parent: SpanContext | None, resource: Resource) -> Plain | None:
+        """Make a span without length for a failure that has none; None where there is no store."""
+        if self._outbox is None:
+            return None
+        now_ns = time.time_ns()
+        ids = RandomIdGenerator()
+        call = failed.call
+        attributes = {
+            semconv.GEN_AI_OPERATION_NAME: semconv.EXECUTE_TOOL,
+            semconv.GEN_AI_TOOL_NAME: call.tool,
+            semconv.GEN_AI_TOOL_CALL_ID: call.call_id,
+        }
+        return {
+            "name": f"{semconv.EXECUTE_TOOL} {mask(call.tool)}",
+            "trace": ids.generate_trace_id() if parent is None else parent.trace_id,
+            "id": ids.generate_span_id(),
+            "flags": TraceFlags.SAMPLED,
+            "parent": None if parent is None else [parent.trace_id, parent.span_id, parent.is_remote],
+            "kind": SpanKind.INTERNAL.value,
+            "start": now_ns,
+            "end": now_ns,
+            "status": StatusCode.ERROR.value,
+            "description": f"{failed.node.type}: {mask(self._cut(failed.node.message))}",
+            "attributes": {key: value for key, value in attributes.items() if value is not None},
+            "events": [],
+            "res": self._outbox.resource(resource),
+            "scope": ["otel_error_hygiene", None, None, {}],
+        }
+
+    def keep(self, span: ReadableSpan, cleared: Sequence[Any] = ()) -> bool:
+        """Write a span that must not be lost; False when the store refused it."""
+        if self._outbox is None:
+            return False
+        plain = {
+            "v": VERSION,
+            "at": time.time_ns(),
+            "span": self._span_plain(span, span.resource),
+            "cleared": [(trace_id, span_id, ref) for ref, (trace_id, span_id) in cleared],
+        }
+        kind = RecordKind.RECOVERY if cleared else RecordKind.SPAN
+        return self._append(kind, self._outbox.new_id(), plain, span.resource) is None
+
+    def _append(self, kind: RecordKind, record_id: int, plain: Plain, resource: Resource | None) -> str | None:
+        assert self._outbox is not None
+        try:
+            self._outbox.append(kind, record_id, plain, self._outbox.resource(resource or Resource.get_empty()))
+        except Refused as refused:
+            say_once(f"refused:{refused.reason}", "a failure is told but not kept: %s", refused)
+            return refused.reason
+        return None
+
+    def _plain(
+        self,
+        failed: Failed,
+        node: ExceptionNode,
+        print_: str,
+        summary: ErrorSummary,
+        span: ReadableSpan | Plain | None,
+        resource: Resource | None,
+        buffer: ContextBuffer | None,
+        now_ns: int,
+    ) -> Plain:
+        plain_span = self._span_plain(span, resource) if isinstance(span, ReadableSpan) else span
+        return {
+            "v": VERSION,
+            "at": now_ns,
+            "span": plain_span,
+            "failure": {
+                "at": now_ns,
+                "call": _masked_call(failed.call),
+                "summary": summary,
+                "line": str(summary),
+                "fingerprint": print_,
+                "conversation": None if buffer is None else buffer.conversation,
+                "type": node.type,
+                "message": node.message,
+                "stacktrace": mask(self._cut_stack(failed.stacktrace)),
+                "exception": node,
+                "escaped": failed.escaped,
+                "told_at": None if buffer is None else now_ns,
+            },
+        }
+
+    def _span_plain(self, span: ReadableSpan, resource: Resource | None) -> Plain:
+        assert self._outbox is not None
+        number = self._outbox.resource(resource or Resource.get_empty())
+        events = [[event.name, event.timestamp, self._attributes(event.attributes or {})] for event in span.events]
+        description = span.status.description
+        plain = of_span(
+            span,
+            number,
+            self._attributes(span.attributes or {}),
+            None if description is None else mask(self._cut(description)),
+            events,
+        )
+        plain["name"] = mask(span.name)
+        return plain
+
+    def _attributes(self, attributes: Mapping[str, Any]) -> Plain:
+        masked = mask_attributes(attributes)
+        for name, value in masked.items():
+            if isinstance(value, str) and len(value) > self._settings.max_message_chars:
+                masked[name] = self._cut_stack(value) if name == semconv.EXCEPTION_STACKTRACE else self._cut(value)
+        return masked
+
+    def _cut(self, text: str) -> str:
+        bound = self._settings.max_message_chars
+        return text if len(text) <= bound else f"{text[: bound - 40]}… ({len(text)} characters in all)"
+
+    def _cut_stack(self, text: str) -> str:
+        # The raising frame and the message stand at the end.
+        bound = self._settings.max_stacktrace_chars
+        return text if len(text) <= bound else f"({len(text)} characters in all) …{text[len(text) - bound + 40 :]}"
+
+
+def summary_of_node(  # noqa: PLR0913  (one noun's fields)
+    node: ExceptionNode,
+    classification: Classification,
+    *,
+    tool: str,
+    attempt: int = 1,
+    impact: str | None = None,
+    timestamp: datetime,
+    trace_id: str | None = None,
+    span_id: str | None = None,
+    ref: str | None = None,
+) -> ErrorSummary:
+    """Summarize a captured failure; every text is made safe for the context here."""
+    return summary_of(
+        classification,
+        tool=sanitize_name(tool),
+        error=sanitize_name(_root(node).type.rpartition(".")[2], 80),
+        attempt=attempt,
+        impact=None if impact is None else sanitize(impact, 200),
+        timestamp=timestamp,
+        trace_id=trace_id,
+        span_id=span_id,
+        ref=ref,
+    )
+
+
+def node_of_event(event: Event) -> ExceptionNode:
+    """Make a node of an exception event."""
+    values = event.attributes or {}
+    return ExceptionNode.model_construct(
+        type=str(values.get(semconv.EXCEPTION_TYPE) or "Exception"),
+        message=str(values.get(semconv.EXCEPTION_MESSAGE) or ""),
+    )
+
+
+def node_of_text(error_type: str | None, description: str | None) -> ExceptionNode:
+    """Make a node of a span's own words: its ``error.type`` and its status description."""
+    text = description or ""
+    kind, colon, rest = text.partition(": ")
+    if error_type is None and colon and kind.replace(".", "").isidentifier():
+        return ExceptionNode.model_construct(type=kind, message=rest)
+    return ExceptionNode.model_construct(type=error_type or "_OTHER", message=text)
+
+
+def _ids(span: ReadableSpan | Plain | None) -> tuple[int, int]:
+    if span is None:
+        return 0, 0
+    if isinstance(span, ReadableSpan):
+        context = span.get_span_context()
+        return (0, 0) if context is None else (context.trace_id, context.span_id)
+    return span["trace"], span["id"]
+
+
+def _root(node: ExceptionNode) -> ExceptionNode:
+    while node.cause is not None:
+        node = node.cause
+    return node
+
+
+def _masked_call(call: ToolCall) -> ToolCall:
+    if call.arguments is None:
+        return call
+    return call.model_copy(update={"arguments": mask(call.arguments)})
+
+
+def _masked(node: ExceptionNode) -> ExceptionNode:
+    """Return the tree with secrets hidden in messages and notes; the same tree when there are none."""
+    update: dict[str, Any] = {}
+    for name in ("cause", "context"):
+        before = getattr(node, name)
+        if before is not None and (after := _masked(before)) is not before:
+            update[name] = after
+    if (message := mask(node.message)) is not node.message:
+        update["message"] = message
+    if node.notes:
+        update["notes"] = tuple(mask(note) for note in node.notes)
+    if node.group:
+        update["group"] = tuple(_masked(member) for member in node.group)
+    return node.model_copy(update=update) if update else node
