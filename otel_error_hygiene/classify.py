@@ -167,6 +167,8 @@ def _by_grpc(rpc: str, message: str) -> Kind:
 
 
 def _bounded(message: str) -> str:
+    if message.startswith("<unprintable"):
+        return ""  # our own words for a message that could not be read
     text = message[:_MAX_TEXT_CHARS]
     return w.NOISE.sub(" ", text) if any(mark in text for mark in w.NOISE_MARKS) else text
 

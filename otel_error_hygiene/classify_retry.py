@@ -110,7 +110,8 @@ def from_facts(facts: Mapping[str, Scalar], now: float) -> float | None:
     for name, value in headers.items():
         if "reset" not in name and name != "ratelimit":
             continue
-        left = headers.get(name.replace("-reset-after", "-reset").replace("reset", "remaining"))
+        twin = name.replace("-reset-after", "-reset").replace("reset", "remaining")
+        left = headers.get(twin) if twin != name else None
         seconds = seconds_of(value, now)
         if seconds is not None and left in (None, "0"):
             if left == "0":

@@ -32,6 +32,7 @@ _STATUS_NAMES: Final = (
 )
 _RESPONSE_NAMES: Final = ("response", "resp", "http_response", "raw_response")
 _CODE_NAMES: Final = ("code", "error_code", "smtp_code", "sqlite_errorname", "errorCode", "full_code", "reply_code")
+_MAYBE_STATUS: Final = frozenset({"code", "error_code"})
 _STATE_NAMES: Final = ("sqlstate", "pgcode")
 _RETRY_NAMES: Final = ("retry_after", "retry_after_seconds", "retry_delay", "retryDelay", "retry_in", "backoff")
 _RETRY_HEADER: Final = re.compile(
@@ -164,8 +165,9 @@ def _read_statuses(seen: _Seen, facts: dict[str, Scalar]) -> None:
 def _read_code(seen: _Seen, facts: dict[str, Scalar]) -> None:
     for name in _CODE_NAMES:
         value = seen.get(name)
-        if value is not None and not callable(value):
-            _note_code_or_status(value, facts)
+        if value is not None and not callable(value) and not (name in _MAYBE_STATUS and _is_status(value, facts)):
+            _note_rpc(value, facts)
+            _note_code(value, facts)
     code = seen.get("code")
     if callable(code) and callable(seen.get("details")) and callable(seen.get("trailing_metadata")):
         _note_rpc(code(), facts)  # a gRPC call: only such an object has all three
@@ -178,12 +180,12 @@ def _read_code(seen: _Seen, facts: dict[str, Scalar]) -> None:
                 _note_code(_field(holder, key), facts)
 
 
-def _note_code_or_status(value: Any, facts: dict[str, Scalar]) -> None:
+def _is_status(value: Any, facts: dict[str, Scalar]) -> bool:
+    """Take a code for the HTTP status if it is one by type and range, and no other is known."""
     number = _int(value)
-    if number is not None and 400 <= number <= 599 and facts.setdefault(semconv.HTTP_STATUS_CODE, number) == number:
-        return
-    _note_rpc(value, facts)
-    _note_code(value, facts)
+    if number is None or not 400 <= number <= 599:
+        return False
+    return facts.setdefault(semconv.HTTP_STATUS_CODE, number) == number
 
 
 def _note_rpc(value: Any, facts: dict[str, Scalar]) -> None:
