@@ -84,7 +84,7 @@ class ExceptionNode(_Frozen):
 
     type: str
     """Qualified class name; builtins without a module."""
-    mro: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     """Qualified names of the class and its bases, nearest first; empty when only text is known."""
     message: str = ""
     notes: tuple[str, ...] = ()

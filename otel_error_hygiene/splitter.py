@@ -30,7 +30,7 @@ from .forensics.segment import RecordKind
 from .model import Classification, ErrorSummary, ExceptionNode, ToolCall
 from .redact import mask, mask_attributes, sanitize, sanitize_name
 from .settings import Settings
-from .summarize import summary_of
+from .summary import summary_of
 
 
 class Failed(NamedTuple):

@@ -36,7 +36,7 @@ def facts(**values: Scalar) -> Classification:
     keys = {"status": semconv.HTTP_STATUS_CODE, "state": semconv.SQLSTATE, "grpc": semconv.RPC_GRPC_STATUS}
     keys |= {"code": semconv.PROVIDER_CODE, "errno": semconv.ERRNO, "method": semconv.HTTP_REQUEST_METHOD}
     known = {keys.get(name, name): value for name, value in values.items()}
-    return classify(ExceptionNode(type="lib.LibError", mro=("lib.LibError", "Exception"), facts=known), now=NOW)
+    return classify(ExceptionNode(type="lib.LibError", class_names=("lib.LibError", "Exception"), facts=known), now=NOW)
 
 
 def raised(method: str, outcome: int | httpx.TransportError, headers: dict[str, str]) -> BaseException:
@@ -390,11 +390,11 @@ def test_waits_are_read_from_text(message: str, seconds: float | None) -> None:
     assert seconds == text("RuntimeError", message).retry_after_seconds
 
 
-FLOOR = {"error_type": 76, "bucket": 76, "recoverable": 76, "retry_after": 75}
+FLOOR = {"error_type": 76, "bucket": 76, "recoverable": 76, "retry_after": 76}
 
 
 def test_real_exceptions_of_36_libraries_keep_their_score() -> None:
-    """76 real exceptions as objects; the one wait that is missed stands in a trailer that the sample left out."""
+    """76 real exceptions as objects, against their labels."""
     right = dict.fromkeys(FLOOR, 0)
     wrong: list[tuple[Any, ...]] = []
     for row, error in sample():
@@ -436,7 +436,7 @@ _NODES = st.recursive(
     st.builds(
         ExceptionNode,
         type=st.text(max_size=30) | st.sampled_from(["a.TimeoutError", "ExceptionGroup", "", ".", "9" * 400]),
-        mro=st.lists(st.text(max_size=20), max_size=4).map(tuple),
+        class_names=st.lists(st.text(max_size=20), max_size=4).map(tuple),
         message=_MESSAGES,
         facts=st.dictionaries(_FACT_KEYS, _SCALARS, max_size=4),
     ),

@@ -77,7 +77,7 @@ def _node(error: BaseException | None, walk: _Walk) -> ExceptionNode | None:
     # Without validation: our own values, on the tool's thread.
     return ExceptionNode.model_construct(
         type=qualified_name(kind),
-        mro=_mro(kind),
+        class_names=_mro(kind),
         message=message,
         notes=_notes(error, walk),
         frames=frames,

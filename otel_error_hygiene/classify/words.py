@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from . import classify_tables as t
-from .classify_tables import Kind
+from . import tables as t
+from .tables import Kind
 
 PhraseRow = tuple[Kind, tuple[str, ...]]
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from . import classify_tables as t
-from .classify_tables import Kind
+from . import tables as t
+from .tables import Kind
 
 
 class NameRule(NamedTuple):

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from . import semconv
-from .model import Scalar
+from .. import semconv
+from ..model import Scalar
 
 MAX_SECONDS: Final = 3600.0
 """Longer waits are capped: an agent's task does not outlive them."""

@@ -6,7 +6,7 @@ import errno as _errno
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .model import Bucket, ErrorClass, Recoverable
+from ..model import Bucket, ErrorClass, Recoverable
 
 
 class Kind(NamedTuple):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_error_hygiene.model import Bucket, Classification, ErrorClass, Recoverable
-from otel_error_hygiene.summarize import brief_of, hint_of, summary_of
+from otel_error_hygiene.summary import brief_of, hint_of, summary_of
 
 TEMPLATES = {
     ErrorClass.CONNECTIVITY: "Retrying with same parameters.",

@@ -14,13 +14,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-from . import classify_tables as t
-from . import classify_words as w
-from . import semconv
-from .classify_names import NAME_RULES, PEP249_NAMES, SILENT_NAMES, VAGUE_RULE, WEAK_NAMES
-from .classify_retry import from_facts, from_text
-from .classify_tables import Kind
-from .model import Bucket, Classification, ErrorClass, ExceptionNode, Recoverable, Scalar
+from .. import semconv
+from ..model import Bucket, Classification, ErrorClass, ExceptionNode, Recoverable, Scalar
+from . import tables as t
+from . import words as w
+from .names import NAME_RULES, PEP249_NAMES, SILENT_NAMES, VAGUE_RULE, WEAK_NAMES
+from .retry import from_facts, from_text
+from .tables import Kind
 
 _MAX_CHAIN: Final = 64
 _MAX_MEMBERS: Final = 50
@@ -96,7 +96,7 @@ def _code(code: str) -> Kind | None:
 
 
 def _names(node: ExceptionNode) -> list[_Name]:
-    return [_name(n[-_MAX_NAME_CHARS:]) for n in (node.mro or (node.type,))[:32]]
+    return [_name(n[-_MAX_NAME_CHARS:]) for n in (node.class_names or (node.type,))[:32]]
 
 
 def _spoken(names: list[_Name]) -> Kind | None:
@@ -135,7 +135,7 @@ def _own(node: ExceptionNode, names: list[_Name]) -> Kind | None:
     spoken = _spoken(names)
     if node.facts:
         return _by_facts(node, names, spoken) or spoken
-    if spoken is not None and not node.mro and spoken.error_class is ErrorClass.UPSTREAM:
+    if spoken is not None and not node.class_names and spoken.error_class is ErrorClass.UPSTREAM:
         # Of text alone: the name of an answer (``InternalServerError``) is coarser than the status beside it.
         status = _status_in(_bounded(node.message))
         return spoken if status is None else _by_status(status, {}, spoken) or spoken
@@ -324,7 +324,7 @@ def classify(node: ExceptionNode, *, now: float) -> Classification:
     """Classify a failure by its evidence.
 
     Args:
-        node: The exception with its causes and members; of text alone (no ``mro``, no facts) type and message decide.
+        node: The exception with its causes and members; of text alone (no ``class_names``, no facts) type and message decide.
         now: Seconds since the epoch, for HTTP dates and resets.
 
     Returns:
