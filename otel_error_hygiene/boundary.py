@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import time
-import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -22,7 +21,7 @@ from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
 
 from . import semconv
 from ._guard import fault
-from .capture import qualified_name, safe_str
+from .capture import capture, format_node, qualified_name
 from .context import bound_buffer
 from .conventions import canonical, digest
 from .conventions.outcome import is_cancellation
@@ -30,11 +29,11 @@ from .conventions.result import failure_in
 from .current import Handover, Machine, handovers, machine
 from .errors import ConfigurationError
 from .forensics.segment import RecordKind
-from .model import ErrorSummary, RecordedException, ToolCall
+from .model import ErrorSummary, ExceptionNode, RecordedException, ToolCall
 from .processor import ErrorHygieneSpanProcessor
-from .recording import failed_of, record, text_of
+from .recording import failed_of, limits_of, record, text_of
 from .redact import mask, sanitize_name
-from .splitter import Report
+from .splitter import Failed, Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,21 +140,31 @@ class ToolCallHandle:
         """End the call; for the context manager."""
         handover = self._handover
         cancelled = error is not None and is_cancellation(error)
-        if error is not None and not cancelled:
-            mark = _mark(error)
-            handover.repeats = handover.report is None and self.told == mark
-            handover.error, handover.escaped = error, True
-            if self._outer is not None:
-                self._outer.told = mark
-            kind = qualified_name(type(error))
-            self._set_error(kind, f"{kind}: {safe_str(error)}")
-            if not handover.repeats and self._span.is_recording() and _others_listen(self._tracer_provider):
-                _record_event(self._span, error, kind)
-        elif cancelled:
-            handover.error = error
-        self._end_span()
+        try:
+            if error is not None:
+                handover.error = error
+                if not cancelled:
+                    self._note(error)
+        finally:
+            self._end_span()
         if not handover.handled:
             self._without_hooks(error, cancelled=cancelled)
+
+    def _note(self, error: BaseException) -> None:
+        """Capture what leaves the call, and write it on the span."""
+        handover = self._handover
+        handover.escaped = True
+        mark = _mark(error)
+        handover.repeats = handover.report is None and self.told == mark
+        if self._outer is not None:
+            self._outer.told = mark
+        if handover.repeats:
+            self._set_error(qualified_name(type(error)), "")
+            return
+        node, _ = handover.captured = capture(error, limits_of(self._machine))
+        self._set_error(node.type, f"{node.type}: {node.message}")
+        if self._span.is_recording() and _others_listen(self._tracer_provider):
+            _record_event(self._span, node)
 
     def _end_span(self) -> None:
         with contextlib.suppress(ValueError):  # left in another context, as a generator may be
@@ -179,7 +188,8 @@ class ToolCallHandle:
                 call = self._call
                 self._buffer.resolve(sanitize_name(call.name), digest(handover.arguments), call.call_id, self._start_ns)
         elif error is not None and handover.summary is None:
-            failed = failed_of(self._tool_call(), error, self._machine, escaped=True)
+            node, truncated = handover.captured or capture(error, limits_of(self._machine))
+            failed = Failed(self._tool_call(), node, "", escaped=True, truncated=truncated)
             handover.summary = record(
                 self._machine, failed, self._span, self._buffer, kind=RecordKind.FAILURE, lost="unsampled"
             ).summary
@@ -313,17 +323,14 @@ def _others_listen(provider: TracerProvider) -> bool:
     return any(not isinstance(processor, ErrorHygieneSpanProcessor) for processor in processors)
 
 
-def _record_event(span: Span, error: BaseException, kind: str) -> None:
-    try:
-        stack = "".join(traceback.format_exception(error))
-    except Exception as failure:
-        stack = f"<unprintable: {type(failure).__name__}>"
+def _record_event(span: Span, node: ExceptionNode) -> None:
+    """Write the event for the processors of others; our own record holds the frames, and needs no text."""
     span.add_event(
         semconv.EXCEPTION_EVENT,
         {
-            semconv.EXCEPTION_TYPE: kind,
-            semconv.EXCEPTION_MESSAGE: safe_str(error),
-            semconv.EXCEPTION_STACKTRACE: stack,
+            semconv.EXCEPTION_TYPE: node.type,
+            semconv.EXCEPTION_MESSAGE: node.message,
+            semconv.EXCEPTION_STACKTRACE: format_node(node),
             semconv.EXCEPTION_ESCAPED: "True",
         },
     )

@@ -15,7 +15,7 @@ from typing import Protocol
 from opentelemetry.sdk.resources import Resource
 
 from .context import Conversations
-from .model import ErrorSummary
+from .model import ErrorSummary, ExceptionNode
 from .reports import Reports
 from .settings import Settings
 from .splitter import Counts, Report, Split, Splitter
@@ -43,12 +43,14 @@ class Machine(Protocol):
 class Handover:
     """What a boundary knows of its call, and what the processor made of it."""
 
-    __slots__ = ("arguments", "error", "escaped", "handled", "repeats", "report", "summary")
+    __slots__ = ("arguments", "captured", "error", "escaped", "handled", "repeats", "report", "summary")
 
     def __init__(self, arguments: str | None) -> None:
         self.arguments = arguments
         """Canonical arguments, or None."""
         self.error: BaseException | None = None
+        self.captured: tuple[ExceptionNode, bool] | None = None
+        """The exception as ``capture`` gave it."""
         self.escaped = False
         self.repeats = False
         """The exception was told already by a call inside this one."""

@@ -158,7 +158,11 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         call = call_of(convention, span.name, attributes)
         if handed is not None and handed.arguments is not None:
             call = call.model_copy(update={"arguments": handed.arguments})
-        failed = self._failed_of(span, call, evidence, live, escaped=handed is not None and handed.escaped)
+        if handed is not None and handed.captured is not None:
+            node, truncated = handed.captured
+            failed = Failed(call, node, "", handed.escaped, truncated)
+        else:
+            failed = self._failed_of(span, call, evidence, live)
         if report is not None:
             if handed is not None:
                 handed.summary = report.summary
@@ -218,9 +222,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         self._wake()
         return completed and self._exports(span)
 
-    def _failed_of(
-        self, span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None, *, escaped: bool
-    ) -> Failed:
+    def _failed_of(self, span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None) -> Failed:
         event = evidence.event
         truncated = False
         if live is not None:
@@ -232,7 +234,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         else:
             error_type = (span.attributes or {}).get("error.type")
             node = node_of_text(None if error_type is None else str(error_type), span.status.description)
-        return Failed(call, node, "", escaped, truncated)
+        return Failed(call, node, "", live is not None, truncated)
 
     # --- whole traces -------------------------------------------------------------------------
 
@@ -370,7 +372,8 @@ def _plain_attributes(span: ReadableSpan) -> Mapping[str, Any]:
 
 
 def _stack_was_cut(event: Event) -> bool:
-    """Tell whether the SDK's limits cut an event's stack text: its last line names the exception, at a line's start."""
+    """Tell whether the SDK's limits cut an event's stack text: one of its last lines names the exception."""
     values = event.attributes or {}
-    stack, kind = str(values.get(semconv.EXCEPTION_STACKTRACE, "")), str(values.get(semconv.EXCEPTION_TYPE, ""))
-    return not any(f"{start}{name}" in stack for name in (kind, kind.rpartition(".")[2]) for start in ("\n", "| "))
+    kind, message = str(values.get(semconv.EXCEPTION_TYPE, "")), values.get(semconv.EXCEPTION_MESSAGE)
+    tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(message)) :]
+    return not any(f"{start}{kind.rpartition('.')[2]}" in tail for start in ("\n", "| ", "."))

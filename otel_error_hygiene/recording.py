@@ -20,13 +20,18 @@ def text_of(error: BaseException | RecordedException) -> str:
     return error.message if isinstance(error, RecordedException) else safe_str(error)
 
 
+def limits_of(place: Machine) -> Limits:
+    """Return the bounds of a capture."""
+    settings = place.settings
+    return Limits(settings.max_frames, settings.max_exceptions, settings.max_message_chars)
+
+
 def failed_of(call: ToolCall, error: BaseException | RecordedException, place: Machine, *, escaped: bool) -> Failed:
     """Capture an error in somebody's hands."""
     if isinstance(error, RecordedException):
         node = ExceptionNode.model_construct(type=error.type, message=error.message)
         return Failed(call, node, error.stacktrace, escaped, truncated=False)
-    settings = place.settings
-    node, truncated = capture(error, Limits(settings.max_frames, settings.max_exceptions, settings.max_message_chars))
+    node, truncated = capture(error, limits_of(place))
     return Failed(call, node, "", escaped, truncated)
 
 

@@ -177,7 +177,7 @@ class Splitter:
         if failed is not None and not report.plain["failure"]["exception"]["frames"]:
             node = _masked(failed.node)
             if node.frames or node.cause is not None:
-                plain["failure"] = {**plain["failure"], "exception": node}
+                plain["failure"] = {**plain["failure"], "exception": _plain_node(node)}
         return self._append(RecordKind.FAILURE, report.record_id, plain, resource) is None
 
     def synthetic_span(self, failed: Failed, parent: SpanContext | None, resource: Resource) -> Plain | None:
@@ -242,31 +242,41 @@ class Splitter:
         buffer: ContextBuffer | None,
         now_ns: int,
     ) -> Plain:
-        plain_span = self._span_plain(span, resource) if isinstance(span, ReadableSpan) else span
+        # Captured frames stand for the stack text: whoever makes the span writes it from them.
+        plain_span = (
+            self._span_plain(span, resource, without_stack=bool(node.frames))
+            if isinstance(span, ReadableSpan)
+            else span
+        )
         return {
             "v": VERSION,
             "at": now_ns,
             "span": plain_span,
             "failure": {
                 "at": now_ns,
-                "call": _masked_call(failed.call),
-                "summary": summary,
+                "call": _plain_call(failed.call),
+                "summary": _plain_summary(summary),
                 "line": str(summary),
                 "fingerprint": print_,
                 "conversation": None if buffer is None else buffer.conversation,
                 "type": node.type,
                 "message": node.message,
                 "stacktrace": mask(self._cut_stack(failed.stacktrace)),
-                "exception": node,
+                "exception": _plain_node(node),
                 "escaped": failed.escaped,
                 "told_at": None if buffer is None else now_ns,
             },
         }
 
-    def _span_plain(self, span: ReadableSpan, resource: Resource | None) -> Plain:
+    def _span_plain(self, span: ReadableSpan, resource: Resource | None, *, without_stack: bool = False) -> Plain:
         assert self._outbox is not None
         number = self._outbox.resource(resource or Resource.get_empty())
-        events = [[event.name, event.timestamp, self._attributes(event.attributes or {})] for event in span.events]
+        events = []
+        for event in span.events:
+            values = dict(event.attributes or {})
+            if without_stack and event.name == semconv.EXCEPTION_EVENT:
+                values.pop(semconv.EXCEPTION_STACKTRACE, None)
+            events.append([event.name, event.timestamp, self._attributes(values)])
         description = span.status.description
         plain = of_span(
             span,
@@ -354,10 +364,29 @@ def _root(node: ExceptionNode) -> ExceptionNode:
     return node
 
 
-def _masked_call(call: ToolCall) -> ToolCall:
-    if call.arguments is None:
-        return call
-    return call.model_copy(update={"arguments": mask(call.arguments)})
+def _plain_call(call: ToolCall) -> Plain:
+    plain = dict(call.__dict__)
+    if call.arguments is not None:
+        plain["arguments"] = mask(call.arguments)
+    return plain
+
+
+def _plain_summary(summary: ErrorSummary) -> Plain:
+    plain = dict(summary.__dict__)
+    for name in ("error_class", "bucket", "recoverable"):
+        plain[name] = plain[name].value
+    plain["timestamp"] = summary.timestamp.isoformat()
+    return plain
+
+
+def _plain_node(node: ExceptionNode) -> Plain:
+    plain = dict(node.__dict__)
+    for name in ("cause", "context"):
+        if plain[name] is not None:
+            plain[name] = _plain_node(plain[name])
+    if node.group:
+        plain["group"] = [_plain_node(member) for member in node.group]
+    return plain
 
 
 def _masked(node: ExceptionNode) -> ExceptionNode:

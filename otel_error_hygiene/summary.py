@@ -104,7 +104,8 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
         span_id: 16 hex digits, or None without a span.
         ref: 8 hex digits that ``recall`` takes, or None when the record is not durable.
     """
-    return ErrorSummary(
+    # Without validation: every value is our own, and this runs on the tool's thread.
+    return ErrorSummary.model_construct(
         tool=tool,
         error_class=classification.error_class,
         bucket=classification.bucket,

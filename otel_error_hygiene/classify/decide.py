@@ -95,15 +95,20 @@ def _code(code: str) -> Kind | None:
     return _rule(_words_of(code), True)
 
 
-def _names(node: ExceptionNode) -> list[_Name]:
-    return [_name(n[-_MAX_NAME_CHARS:]) for n in (node.class_names or (node.type,))[:32]]
+def _names(node: ExceptionNode) -> tuple[_Name, ...]:
+    return _names_of(node.class_names or (node.type,))
 
 
-def _spoken(names: list[_Name]) -> Kind | None:
+@lru_cache(maxsize=1024)
+def _names_of(class_names: tuple[str, ...]) -> tuple[_Name, ...]:
+    return tuple(_name(name[-_MAX_NAME_CHARS:]) for name in class_names[:32])
+
+
+def _spoken(names: tuple[_Name, ...]) -> Kind | None:
     return next((n.firm or n.vague for n in names if n.firm or n.vague), None)
 
 
-def _by_code(code: str, names: list[_Name]) -> Kind | None:
+def _by_code(code: str, names: tuple[_Name, ...]) -> Kind | None:
     if code.lstrip("-").isdecimal():
         return next((space[code] for name in names for space in name.spaces if code in space), None)
     return t.GRPC_STATUS.get(code) or _code(code)
@@ -130,7 +135,7 @@ def _limited(facts: Mapping[str, Scalar]) -> bool:
     return False
 
 
-def _own(node: ExceptionNode, names: list[_Name]) -> Kind | None:
+def _own(node: ExceptionNode, names: tuple[_Name, ...]) -> Kind | None:
     """Return the signal of one exception by its facts and its type, message aside."""
     spoken = _spoken(names)
     if node.facts:
@@ -142,7 +147,7 @@ def _own(node: ExceptionNode, names: list[_Name]) -> Kind | None:
     return spoken
 
 
-def _by_facts(node: ExceptionNode, names: list[_Name], spoken: Kind | None) -> Kind | None:
+def _by_facts(node: ExceptionNode, names: tuple[_Name, ...], spoken: Kind | None) -> Kind | None:
     facts = node.facts
     code = facts.get(semconv.PROVIDER_CODE)
     coded = None if code is None else _by_code(str(code), names)
@@ -167,15 +172,24 @@ def _by_grpc(rpc: str, message: str) -> Kind:
 
 
 def _bounded(message: str) -> str:
-    if message.startswith("<unprintable"):
+    # Cut before the cache: a key of megabytes would stay in it.
+    return _without_noise(message[:_MAX_TEXT_CHARS])
+
+
+@lru_cache(maxsize=512)
+def _without_noise(text: str) -> str:
+    if text.startswith("<unprintable"):
         return ""  # our own words for a message that could not be read
-    text = message[:_MAX_TEXT_CHARS]
     return w.NOISE.sub(" ", text) if any(mark in text for mark in w.NOISE_MARKS) else text
 
 
-def _by_phrase(text: str, phrases: _Phrases | None = None) -> Kind | None:
+@lru_cache(maxsize=512)
+def _by_phrase(text: str, refining: Kind | None = None) -> Kind | None:
+    """Return what a phrase in a text says; ``refining``: only by the phrases that refine that kind."""
     low = text.lower().translate(_SPACED)
-    if phrases is None:
+    if refining is not None:
+        phrases = _REFINED_BY_WORDS[refining]
+    else:
         phrases = _ASCII_PHRASES if low.isascii() else w.PHRASES
     for kind, group in phrases:
         for phrase in group:
@@ -186,6 +200,7 @@ def _by_phrase(text: str, phrases: _Phrases | None = None) -> Kind | None:
     return None
 
 
+@lru_cache(maxsize=512)
 def _status_in(text: str) -> int | None:
     if _THREE_DIGITS.search(text) is None or (found := w.STATUS_IN_TEXT.search(text)) is None:
         return None
@@ -194,7 +209,11 @@ def _status_in(text: str) -> int | None:
 
 def _by_words(message: str) -> Kind | None:
     """Return what a message says: a status, a code or an errno in its place, then phrases."""
-    text = _bounded(message)
+    return _said(_bounded(message))
+
+
+@lru_cache(maxsize=512)
+def _said(text: str) -> Kind | None:
     if not text or text.isspace():
         return None
     coded = _code_in(text)
@@ -247,7 +266,7 @@ def _group(node: ExceptionNode, now: float, depth: int) -> _Finding | None:
     return None
 
 
-def _refined(kind: Kind, chain: list[ExceptionNode], start: int, named: list[list[_Name]]) -> Kind:
+def _refined(kind: Kind, chain: list[ExceptionNode], start: int, named: list[tuple[_Name, ...]]) -> Kind:
     """Take finer evidence of the same class from deeper down, then from the messages."""
     if kind.vague:
         for node, names in zip(chain[start + 1 :], named[start + 1 :], strict=True):
@@ -256,10 +275,9 @@ def _refined(kind: Kind, chain: list[ExceptionNode], start: int, named: list[lis
                 kind = own
                 if not own.vague:
                     break
-    phrases = _REFINED_BY_WORDS.get(kind)
-    if phrases is not None:
+    if kind in _REFINED_BY_WORDS:
         for node in chain[start:]:
-            if node.message and (said := _by_phrase(_bounded(node.message), phrases)) is not None:
+            if node.message and (said := _by_phrase(_bounded(node.message), kind)) is not None:
                 return said
     return kind
 
@@ -292,7 +310,7 @@ def _decide(node: ExceptionNode, now: float, depth: int = 0) -> _Finding | None:
     return _Finding(kind, _status_of(kind, order), retry, method, writing)
 
 
-def _by_messages_or_hints(chain: list[ExceptionNode], named: list[list[_Name]]) -> tuple[Kind | None, int]:
+def _by_messages_or_hints(chain: list[ExceptionNode], named: list[tuple[_Name, ...]]) -> tuple[Kind | None, int]:
     for index, link in enumerate(chain):
         if link.message and (said := _by_words(link.message)) is not None:
             return said, index
@@ -324,7 +342,8 @@ def classify(node: ExceptionNode, *, now: float) -> Classification:
     """Classify a failure by its evidence.
 
     Args:
-        node: The exception with its causes and members; of text alone (no ``class_names``, no facts) type and message decide.
+        node: The exception with its causes and members; of text alone (no names, no facts) type and message
+            decide.
         now: Seconds since the epoch, for HTTP dates and resets.
 
     Returns:

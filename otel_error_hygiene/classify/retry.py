@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final
 
 from .. import semconv
@@ -120,6 +121,7 @@ def from_facts(facts: Mapping[str, Scalar], now: float) -> float | None:
     return min(waits) if waits else None
 
 
+@lru_cache(maxsize=512)
 def from_text(message: str) -> float | None:
     """Find "retry in 20s", "try again in 120ms", ``retryDelay: 36s`` and their kin in a message."""
     found = _TEXT.search(message)
