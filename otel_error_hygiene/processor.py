@@ -6,6 +6,7 @@ cost; a failed tool call, what resolves it, and what ends after it in its trace 
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -17,6 +18,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.trace import StatusCode
 
 from . import semconv
 from ._guard import fault, faults
@@ -119,15 +121,24 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
     def _observe(self, span: ReadableSpan) -> bool:
         """Return True when the span went into the outbox."""
         context = span.context
-        bound = self.conversations.closed(context.span_id)
+        span_id = context.span_id
+        bound = self.conversations.closed(span_id)
         attributes = _plain_attributes(span)
-        report = self.reports.take(context.span_id)
+        report = self.reports.take(span_id) if self.reports.any_open else None
         found = recognise(attributes)
-        if found is not None and found[0] is Kind.TOOL:
-            return self._tool_ended(span, found[1], attributes, bound, report)
+        if found is None:
+            return self._keep_if_failed(span) if report is None else self._complete(span, report, None)
+        kind, convention = found
+        if kind is Kind.TOOL:
+            handed = handovers.get(span_id) if handovers else None
+            if handed is None and report is None and _says_nothing(span, attributes, convention):
+                buffer = self.conversations.route(context.trace_id, bound, attributes)
+                if buffer is None or buffer.quiet:
+                    return self._keep_if_failed(span)
+            return self._tool_ended(span, convention, attributes, bound, handed, report)
         if report is not None:
             return self._complete(span, report, None)
-        if found is not None and found[0] is Kind.MODEL:
+        if kind is Kind.MODEL:
             buffer = self.conversations.route(context.trace_id, bound, attributes)
             if buffer is not None:
                 buffer.model_called(span.start_time or 0)
@@ -139,10 +150,10 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         convention: Convention,
         attributes: Mapping[str, Any],
         bound: ContextBuffer | None,
+        handed: Handover | None,
         report: Report | None,
     ) -> bool:
         context = span.context
-        handed = handovers.get(context.span_id) if handovers else None
         if handed is not None:
             handed.handled = True
             report = handed.report or report
@@ -369,6 +380,19 @@ def _plain_attributes(span: ReadableSpan) -> Mapping[str, Any]:
     # The public property wraps the mapping twice, which costs more than all our look-ups.
     found: Mapping[str, Any] | None = getattr(getattr(span, "_attributes", None), "_dict", None)
     return found if found is not None else span.attributes or {}
+
+
+def _says_nothing(span: ReadableSpan, attributes: Mapping[str, Any], convention: Convention) -> bool:
+    """Tell, for the price of a few look-ups, that nothing about a span hints at anything but success."""
+    events = getattr(span, "_events", None)
+    if events is None or len(events) or sys.exc_info()[1] is not None:
+        return False
+    if span.status.status_code is StatusCode.ERROR or semconv.ERROR_TYPE in attributes:
+        return False
+    for key, _ in convention.failure_flags:
+        if key in attributes:
+            return False
+    return True
 
 
 def _stack_was_cut(event: Event) -> bool:

@@ -44,9 +44,14 @@ class Reports:
         """Return the report that waits for a span, which goes on waiting."""
         return self._open.get(span_id)
 
+    @property
+    def any_open(self) -> bool:
+        """Whether any report waits for its span."""
+        return bool(self._open)
+
     def take(self, span_id: int) -> Report | None:
         """Return and forget the report that waited for a span."""
-        return self._open.pop(span_id, None) if self._open else None
+        return self._open.pop(span_id, None)
 
     def told(
         self,
