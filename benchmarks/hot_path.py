@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import statistics
 import sys
 import tempfile
@@ -26,6 +27,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, conversation, tool_call
 from otel_error_hygiene import _guard
 
+# No two failures say the same: what is remembered of a message must not help.
+_PORTS = itertools.count(10_000)
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "gen_ai.tool.call.id": "call_1"}
 
 
@@ -74,7 +77,7 @@ def _f04(n: int) -> None:
     if n:
         _f01(n - 1)
     else:
-        raise ConnectionError("connection to 127.0.0.1 port 5432 refused")
+        raise ConnectionError(f"connection to 127.0.0.1 port {next(_PORTS)} refused")
 
 
 def fail_deep() -> None:

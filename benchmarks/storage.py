@@ -1,8 +1,9 @@
 """Measure the candidates for the outbox file, and prove which of them survive SIGKILL.
 
-Run `python benchmarks/storage.py` (some three minutes) or with `--quick` (half a minute); standard library only.
+Run `python benchmarks/storage.py` (some four minutes) or with `--quick` (half a minute); standard library only.
 Single times depend on the machine: read the ratios, which compare each row with the first of its section. A latency is
-the smallest median and the median p99 of rounds interleaved between the candidates; counts are exact.
+the smallest median and the median p99 of rounds interleaved between the candidates; counts are exact. Beside a busy
+thread latencies have two modes (the GIL came back at once, or a switch interval later): there read the share over 1 ms.
 """
 
 from __future__ import annotations

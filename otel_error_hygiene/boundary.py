@@ -10,10 +10,10 @@ import contextlib
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
@@ -34,6 +34,7 @@ from .processor import ErrorHygieneSpanProcessor
 from .recording import failed_of, limits_of, record, text_of
 from .redact import mask, sanitize_name
 from .splitter import Failed, Report
+from .wrapping import wrap
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,11 +48,25 @@ class ToolCallHandle:
         self._call = call
         self._machine: Machine = machine()
         self._buffer = bound_buffer.get()
-        self._outer = _innermost.get()
+        self.ended: bool = False
+        outer = _innermost.get()
+        # One that ended in another context, as a generator's may, still stands there.
+        self.outer: ToolCallHandle | None = None if outer is None or outer.ended else outer
+        """The open call around this one, in the same context."""
         self.told: tuple[int, int, int] | None = None
         """Which exception a call inside this one has told: its id, its class's, the instruction that raised it."""
-        self._handover = Handover(canonical(call.arguments))
+        self._handover = Handover(None)
         self._start_ns = time.time_ns()
+        self._tracer_provider = call.tracer_provider or trace.get_tracer_provider()
+        self._span: Span = trace.INVALID_SPAN
+        try:
+            self._span = self._start(call)
+        except Exception as failure:
+            fault("tool_call.start", failure)
+        self.resume()
+
+    def _start(self, call: tool_call) -> Span:
+        self._handover.arguments = canonical(call.arguments)
         attributes: dict[str, Any] = {
             semconv.GEN_AI_OPERATION_NAME: semconv.EXECUTE_TOOL,
             semconv.GEN_AI_TOOL_NAME: call.name,
@@ -62,12 +77,18 @@ class ToolCallHandle:
             attributes[semconv.GEN_AI_TOOL_CALL_ARGUMENTS] = mask(self._handover.arguments)
         if call.bound is not None:
             self._handover.arguments = canonical(call.bound)
-        self._tracer_provider = call.tracer_provider or trace.get_tracer_provider()
-        self._span: Span = _tracer(self._tracer_provider).start_span(
-            f"{semconv.EXECUTE_TOOL} {call.name}", attributes=attributes
-        )
+        return _tracer(self._tracer_provider).start_span(f"{semconv.EXECUTE_TOOL} {call.name}", attributes=attributes)
+
+    def resume(self) -> None:
+        """Make the call's span the current one, here; for generators, which run in the contexts of their consumers."""
         self._context_token = context_api.attach(trace.set_span_in_context(self._span))
         self._innermost_token: Token[ToolCallHandle | None] = _innermost.set(self)
+
+    def suspend(self) -> None:
+        """Undo ``resume``, so that what a consumer does between two items is not inside the call."""
+        with contextlib.suppress(ValueError):  # a ``with`` block in a generator may be left in another context
+            _innermost.reset(self._innermost_token)
+        context_api.detach(self._context_token)
 
     @property
     def span(self) -> Span:
@@ -146,9 +167,11 @@ class ToolCallHandle:
                 if not cancelled:
                     self._note(error)
         finally:
+            # Told already, and the loss of its record counted: there is nothing that the span's end could complete.
+            handover.repeats |= handover.summary is not None and handover.report is None
             self._end_span()
-        if not handover.handled:
-            self._without_hooks(error, cancelled=cancelled)
+            if not handover.handled:
+                self._without_hooks(error, cancelled=cancelled)
 
     def _note(self, error: BaseException) -> None:
         """Capture what leaves the call, and write it on the span."""
@@ -156,8 +179,8 @@ class ToolCallHandle:
         handover.escaped = True
         mark = _mark(error)
         handover.repeats = handover.report is None and self.told == mark
-        if self._outer is not None:
-            self._outer.told = mark
+        if self.outer is not None:
+            self.outer.told = mark
         if handover.repeats:
             self._set_error(qualified_name(type(error)), "")
             return
@@ -167,9 +190,8 @@ class ToolCallHandle:
             _record_event(self._span, node)
 
     def _end_span(self) -> None:
-        with contextlib.suppress(ValueError):  # left in another context, as a generator may be
-            _innermost.reset(self._innermost_token)
-        context_api.detach(self._context_token)
+        self.suspend()
+        self.ended, self.outer = True, None
         span_id = self._span.get_span_context().span_id
         handovers[span_id] = self._handover
         try:
@@ -180,11 +202,12 @@ class ToolCallHandle:
     def _without_hooks(self, error: BaseException | None, *, cancelled: bool) -> None:
         """Tell and resolve where no processor of ours saw the span: no telemetry, or not sampled."""
         handover = self._handover
+        if self._buffer is not None:
+            self._buffer.tool_called(self._start_ns)
         if cancelled or handover.repeats or handover.report is not None:
             return
         if error is None and handover.summary is None:
             if self._buffer is not None:
-                self._buffer.tool_called(self._start_ns)
                 call = self._call
                 self._buffer.resolve(sanitize_name(call.name), digest(handover.arguments), call.call_id, self._start_ns)
         elif error is not None and handover.summary is None:
@@ -235,11 +258,21 @@ class tool_call:  # noqa: N801  (used like a function: a context manager and a d
         return handle
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        handle = self._handles.pop()
+        handle = self._running()
         try:
             handle.end(error)
         except Exception as failure:
             fault("tool_call", failure)
+
+    def _running(self) -> ToolCallHandle:
+        """Take out the handle to end: this context's own, for threads and tasks may share the object."""
+        handle = _innermost.get()
+        while handle is not None and handle not in self._handles:
+            handle = handle.outer
+        if handle is None:  # entered in another context
+            return self._handles.pop()
+        self._handles.remove(handle)
+        return handle
 
     async def __aenter__(self) -> ToolCallHandle:
         return self.__enter__()
@@ -265,33 +298,7 @@ class tool_call:  # noqa: N801  (used like a function: a context manager and a d
             signature: inspect.Signature | None = inspect.signature(function)
         except (TypeError, ValueError):
             signature = None
-        open_call = functools.partial(self._for, signature)
-        if inspect.iscoroutinefunction(function):
-
-            async def wrapped(*args: Any, **kwargs: Any) -> Any:
-                with open_call(args, kwargs) as handle:
-                    return handle.result(await function(*args, **kwargs))
-
-        elif inspect.isasyncgenfunction(function):
-
-            async def wrapped(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # type: ignore[misc]
-                with open_call(args, kwargs):
-                    async for item in function(*args, **kwargs):
-                        yield item
-
-        elif inspect.isgeneratorfunction(function):
-
-            def wrapped(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-                with open_call(args, kwargs):
-                    return (yield from function(*args, **kwargs))
-
-        else:
-
-            def wrapped(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-                with open_call(args, kwargs) as handle:
-                    return handle.result(function(*args, **kwargs))
-
-        return cast(F, functools.wraps(function)(wrapped))
+        return wrap(function, functools.partial(self._for, signature))
 
 
 def _check(name: object, arguments: object) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from ._guard import say_once
+from .forensics.proof import export_lock
 
 
 class _Watched(SpanExporter):
@@ -20,7 +21,8 @@ class _Watched(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:
-            result = self._exporter.export(spans)
+            with export_lock(self._exporter):
+                result = self._exporter.export(spans)
         except BaseException:
             self.failed += len(spans)
             raise
@@ -46,19 +48,18 @@ class HealthyPath:
         self._exporter = exporter
         self._watched = _Watched(exporter)
         self._batch = BatchSpanProcessor(self._watched)
+        self._failed_before = 0
         self.on_end = self._batch.on_end
 
     def force_flush(self, timeout_seconds: float) -> bool:
-        """Export all that is queued; True when the exporter took everything within the time."""
-        before = self._watched.failed
+        """Export all that is queued; True when the exporter took everything since the last call, within the time."""
         # The SDK's own force_flush ignores its timeout (open-telemetry/opentelemetry-python#4568).
-        flushing = threading.Thread(target=self._batch.force_flush, name="otel-error-hygiene-flush", daemon=True)
         try:
-            flushing.start()
-        except RuntimeError:  # the interpreter is shutting down
+            flushed = _within(timeout_seconds, self._batch.force_flush, "otel-error-hygiene-flush")
+        except RuntimeError:  # the interpreter is shutting down and starts no threads any more
             return False
-        flushing.join(timeout_seconds)
-        return not flushing.is_alive() and self._watched.failed == before
+        before, self._failed_before = self._failed_before, self._watched.failed
+        return flushed and self._watched.failed == before
 
     def shutdown(self, timeout_seconds: float) -> None:
         """Export what the time allows, then shut the exporter down."""
@@ -70,3 +71,10 @@ class HealthyPath:
             say_once("layout:batch", "unknown layout of BatchSpanProcessor: exit may take as long as its own shutdown")
             self._batch.shutdown()  # type: ignore[no-untyped-call]
         self._exporter.shutdown()
+
+
+def _within(timeout_seconds: float, work: Callable[[], object], name: str) -> bool:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    thread.join(min(timeout_seconds, threading.TIMEOUT_MAX))
+    return not thread.is_alive()

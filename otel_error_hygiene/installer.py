@@ -34,7 +34,7 @@ def install(
         ConfigurationError: ``exporter`` is neither an exporter nor "auto" nor None, the protocol is unknown, or the
             global provider takes no span processors.
     """
-    if isinstance(exporter, str) and exporter != "auto":
+    if exporter is not None and exporter != "auto" and not callable(getattr(exporter, "export", None)):
         raise ConfigurationError(f'"exporter" is {exporter!r}; it must be a SpanExporter, "auto" or None')
     with _lock:
         provider = _provider()
@@ -79,8 +79,9 @@ def _holds_exporter(thing: Any, depth: int) -> bool:
         return True
     if depth == 0:
         return False
-    inner = (value for value in getattr(thing, "__dict__", {}).values() if hasattr(value, "shutdown"))
-    return any(_holds_exporter(value, depth - 1) for value in inner)
+    values = getattr(thing, "__dict__", {}).values()
+    inner = [item for value in values for item in (value if isinstance(value, (tuple, list)) else (value,))]
+    return any(_holds_exporter(item, depth - 1) for item in inner if hasattr(item, "shutdown"))
 
 
 def exporter_from_environment() -> SpanExporter | None:

@@ -57,11 +57,14 @@ class Recoverable(StrEnum):
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Records outlive versions: what a later or an earlier one wrote besides is passed over.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class RecordedException(_Frozen):
     """An exception as text, for code that no longer has the object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: str
     """Qualified class name, or a code such as ``tool_error``."""

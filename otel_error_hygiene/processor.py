@@ -154,6 +154,10 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         report: Report | None,
     ) -> bool:
         context = span.context
+        buffer = self.conversations.route(context.trace_id, bound, attributes)
+        if buffer is not None:
+            # However it ends: a call after a rendering passes a turn.
+            buffer.tool_called(span.start_time or 0)
         if handed is not None:
             handed.handled = True
             report = handed.report or report
@@ -163,7 +167,6 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         evidence = outcome_of(convention, attributes, span.events, span.status.status_code, live)
         if report is None and evidence.outcome is Outcome.CANCELLED:
             return self._keep_if_failed(span)
-        buffer = self.conversations.route(context.trace_id, bound, attributes)
         if report is None and evidence.outcome is Outcome.SUCCESS:
             return self._succeeded(span, convention, attributes, handed, buffer)
         call = call_of(convention, span.name, attributes)
@@ -189,11 +192,9 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         buffer: ContextBuffer | None,
     ) -> bool:
         if buffer is not None and not buffer.quiet:
-            start_ns = span.start_time or 0
-            buffer.tool_called(start_ns)
             call = call_of(convention, span.name, attributes)
             arguments = call.arguments if handed is None or handed.arguments is None else handed.arguments
-            cleared = buffer.resolve(sanitize_name(call.tool), digest(arguments), call.call_id, start_ns)
+            cleared = buffer.resolve(sanitize_name(call.tool), digest(arguments), call.call_id, span.start_time or 0)
             if cleared and not self._shut_down:
                 kept = self.splitter.keep(span, cleared)
                 self._wake()
@@ -215,7 +216,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             raise
         if handed is None:
             self.reports.told(trace_id, call.tool, call.call_id, failed.node, split.summary, by_report=False)
-        else:
+        elif handed.summary is None:
             handed.summary = split.summary
         return self._recorded(span, split)
 
@@ -228,6 +229,9 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         return self._exports(span)
 
     def _complete(self, span: ReadableSpan, report: Report, failed: Failed | None) -> bool:
+        """Write a reported failure again, now with its span; nothing more of one whose loss is counted already."""
+        if not report.record_id:
+            return self._keep_if_failed(span)
         completed = self.splitter.complete(report, span, failed)
         self._mark_failed(span.context.trace_id)
         self._wake()

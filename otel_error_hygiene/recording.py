@@ -47,7 +47,7 @@ def record(
     """Split a failure whose span is at hand."""
     place.count_failure()
     readable = span if isinstance(span, ReadableSpan) else None
-    if readable is None:
+    if readable is None or not span.get_span_context().trace_flags.sampled:
         lost = "unsampled"
     resource = None if readable is None else readable.resource
     return place.splitter.split(failed, readable, resource, buffer, kind=kind, lost=lost)

@@ -37,6 +37,10 @@ TRACELOOP_ENTITY_INPUT: Final = "traceloop.entity.input"
 TRACELOOP_SESSION_ID: Final = "traceloop.association.properties.session_id"
 LLM_REQUEST_TYPE: Final = "llm.request.type"
 
+# --- Flags of other instrumentations ------------------------------------------------------------
+HAYSTACK_TOOL_ERROR: Final = "haystack.tool.error"
+LANGFUSE_LEVEL: Final = "langfuse.observation.level"
+
 # --- Exceptions and errors (docs/exceptions, docs/registry/attributes/error.md) ----------------
 EXCEPTION_EVENT: Final = "exception"
 EXCEPTION_TYPE: Final = "exception.type"

@@ -28,7 +28,7 @@ from .forensics.outbox import Outbox, Refused
 from .forensics.record import VERSION, Plain, of_span
 from .forensics.segment import RecordKind
 from .model import Classification, ErrorSummary, ExceptionNode, ToolCall
-from .redact import mask, mask_attributes, sanitize, sanitize_name
+from .redact import mask, mask_attributes, mask_end, mask_start, sanitize, sanitize_name
 from .settings import Settings
 from .summary import summary_of
 
@@ -134,8 +134,8 @@ class Splitter:
         print_ = fingerprint(node)
         tool = sanitize_name(failed.call.tool)
         key = (tool, digest(failed.call.arguments), print_)
-        attempt = 1 if buffer is None else buffer.attempt(key)
         trace_id, span_id = _ids(span)
+        attempt = 1 if buffer is None else buffer.attempt(key, (trace_id, span_id))
         durable = lost is None and self._outbox is not None
         record_id = self._outbox.new_id() if durable and self._outbox is not None else 0
         summary = summary_of_node(
@@ -150,13 +150,16 @@ class Splitter:
             ref=f"{record_id >> 32:08x}" if durable else None,
         )
         plain: Plain | None = None
-        if self._outbox is not None:
+        if lost is not None:
+            self._counts.loss(lost)
+        elif self._outbox is not None:
             plain = self._plain(failed, node, print_, summary, span, resource, buffer, now_ns)
-            reason = lost if lost is not None else self._append(kind, record_id, plain, resource)
+            reason = self._append(kind, record_id, plain, resource)
             if reason is not None:
                 self._counts.loss(reason)
                 durable, record_id = False, 0
                 summary = summary.model_copy(update={"ref": None})
+                plain["failure"].update(summary=_plain_summary(summary), line=str(summary))
         if buffer is None:
             if durable:
                 self._counts.unroutable()
@@ -202,7 +205,7 @@ class Splitter:
             "start": now_ns,
             "end": now_ns,
             "status": StatusCode.ERROR.value,
-            "description": f"{failed.node.type}: {mask(self._cut(failed.node.message))}",
+            "description": f"{failed.node.type}: {mask_start(failed.node.message, self._settings.max_message_chars)}",
             "attributes": {key: value for key, value in attributes.items() if value is not None},
             "events": [],
             "res": self._outbox.resource(resource),
@@ -261,7 +264,7 @@ class Splitter:
                 "conversation": None if buffer is None else buffer.conversation,
                 "type": node.type,
                 "message": node.message,
-                "stacktrace": mask(self._cut_stack(failed.stacktrace)),
+                "stacktrace": mask_end(failed.stacktrace, self._settings.max_stacktrace_chars),
                 "exception": _plain_node(node),
                 "escaped": failed.escaped,
                 "told_at": None if buffer is None else now_ns,
@@ -282,27 +285,24 @@ class Splitter:
             span,
             number,
             self._attributes(span.attributes or {}),
-            None if description is None else mask(self._cut(description)),
+            None if description is None else mask_start(description, self._settings.max_message_chars),
             events,
         )
         plain["name"] = mask(span.name)
         return plain
 
     def _attributes(self, attributes: Mapping[str, Any]) -> Plain:
-        masked = mask_attributes(attributes)
-        for name, value in masked.items():
-            if isinstance(value, str) and len(value) > self._settings.max_message_chars:
-                masked[name] = self._cut_stack(value) if name == semconv.EXCEPTION_STACKTRACE else self._cut(value)
-        return masked
-
-    def _cut(self, text: str) -> str:
-        bound = self._settings.max_message_chars
-        return text if len(text) <= bound else f"{text[: bound - 40]}… ({len(text)} characters in all)"
-
-    def _cut_stack(self, text: str) -> str:
-        # The raising frame and the message stand at the end.
-        bound = self._settings.max_stacktrace_chars
-        return text if len(text) <= bound else f"({len(text)} characters in all) …{text[len(text) - bound + 40 :]}"
+        settings = self._settings
+        found = dict(attributes)
+        for name, value in attributes.items():
+            if isinstance(value, str) and len(value) > settings.max_message_chars:
+                # Masked before it is cut. Of a stack the end is kept: the raising frame and the message stand there.
+                found[name] = (
+                    mask_end(value, settings.max_stacktrace_chars)
+                    if name == semconv.EXCEPTION_STACKTRACE
+                    else mask_start(value, settings.max_message_chars)
+                )
+        return mask_attributes(found)
 
 
 def summary_of_node(  # noqa: PLR0913  (one noun's fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span
 
-from .capture import capture
+from ._guard import fault
+from .capture import capture, qualified_name
 from .classify import classify
 from .context import ContextBuffer, bound_buffer
 from .conventions import Kind, canonical, recognise
@@ -20,7 +22,17 @@ from .current import machine
 from .forensics.recall import matching
 from .forensics.segment import RecordKind
 from .forensics.store import Writer, writers
-from .model import ErrorSummary, ExceptionNode, ForensicRecord, RecordedException, ToolCall
+from .model import (
+    Bucket,
+    Classification,
+    ErrorClass,
+    ErrorSummary,
+    ExceptionNode,
+    ForensicRecord,
+    RecordedException,
+    Recoverable,
+    ToolCall,
+)
 from .recording import failed_of, record, record_alone
 from .redact import mask
 from .splitter import Report, summary_of_node
@@ -72,9 +84,28 @@ def report_error(
     Returns:
         The summary; ``str()`` of it is the line.
     """
+    try:
+        return _report(error, str(tool), call_id, arguments, conversation)
+    except Exception as failure:  # this runs where an exception is being handled: it must not replace it
+        fault("report_error", failure)
+        return summary_of_node(
+            ExceptionNode.model_construct(type=qualified_name(type(error))),
+            Classification(ErrorClass.UNKNOWN, Bucket.NONE, Recoverable.MAYBE),
+            tool=str(tool),
+            timestamp=datetime.now(UTC),
+        )
+
+
+def _report(
+    error: BaseException | RecordedException,
+    tool: str,
+    call_id: str | None,
+    arguments: Mapping[str, Any] | None,
+    conversation: str | None,
+) -> ErrorSummary:
     place = machine()
     call = ToolCall.model_construct(
-        tool=str(tool), call_id=call_id, arguments=canonical(arguments), agent=None, conversation=conversation
+        tool=tool, call_id=call_id, arguments=canonical(arguments), agent=None, conversation=conversation
     )
     buffer = place.conversations.buffer(conversation) if conversation is not None else bound_buffer.get()
     failed = failed_of(call, error, place, escaped=False)
@@ -93,7 +124,7 @@ def report_error(
         return told
     if waiting is None and span.is_recording() and _stands_for(span, call.tool):
         split = record(place, failed, span, buffer, kind=RecordKind.REPORT)
-        if split.durable and split.plain is not None:
+        if split.plain is not None:
             place.reports.wait(context.span_id, Report(split.record_id, split.plain, split.summary))
         return split.summary
     split = record_alone(place, failed, span, buffer)
@@ -148,6 +179,7 @@ def recall(ref: str) -> ForensicRecord | None:
     Returns:
         The record, or None when the store does not have it.
     """
+    ref = str(ref)
     place = machine()
     own = [Writer(place.folder)] if place.folder is not None else []
     found = matching(own, ref) or matching(writers(place.settings.store_path), ref)
@@ -161,4 +193,5 @@ def _stands_for(span: Span, tool: str) -> bool:
     found = recognise(span.attributes or {})
     if found is not None:
         return found[0] is Kind.TOOL
-    return tool in span.name
+    # A word of the name, or a server's own span "POST /search" would stand for the tool "search".
+    return tool in re.split(r"[\s.:]+", span.name)

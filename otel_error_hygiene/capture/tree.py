@@ -6,8 +6,10 @@ looked up by whoever writes the text (``stacktext``).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._guard import fault
 from ..model import ExceptionNode, Frame
@@ -15,6 +17,11 @@ from .facts import facts_of, inner_of
 
 _HEAD_FRAMES = 10
 _MAX_NOTES = 20
+_MAX_NAME_CHARS = 200
+_MAX_BASES = 32
+_MAX_DEPTH = 80
+"""Trees are read and written recursively, and a tool may fail deep in its own recursion."""
+_MAX_LINKS = 10_000
 
 
 class Limits(NamedTuple):
@@ -22,6 +29,7 @@ class Limits(NamedTuple):
 
     max_frames: int = 100
     max_exceptions: int = 32
+    """Exceptions of one tree. Of a longer chain the outermost half and the half next to the root stay."""
     max_message_chars: int = 32_768
 
 
@@ -35,7 +43,7 @@ class _Walk:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.left = limits.max_exceptions
+        self.left = max(limits.max_exceptions, 1)
         self.seen: set[int] = set()
         self.truncated = False
 
@@ -51,63 +59,126 @@ def capture(error: BaseException, limits: Limits = DEFAULT_LIMITS) -> tuple[Exce
         The tree, and whether anything was cut to the bounds. Never raises: what cannot be read is named.
     """
     walk = _Walk(limits)
-    node = _node(error, walk)
-    assert node is not None
-    return node, walk.truncated
+    try:
+        return _chain(error, walk, 0), walk.truncated
+    except Exception as failure:  # no stack is left, or a class does what nobody thought of
+        if not isinstance(failure, RecursionError):
+            fault("capture", failure)
+        node = ExceptionNode.model_construct(type=qualified_name(type(error)), message=_cut(safe_str(error), walk))
+        return node, True
 
 
-def _node(error: BaseException | None, walk: _Walk) -> ExceptionNode | None:
-    if error is None or id(error) in walk.seen:
-        return None
-    if walk.left <= 0:
-        walk.truncated = True
-        return None
-    walk.left -= 1
+def _chain(error: BaseException, walk: _Walk, depth: int) -> ExceptionNode:
+    """Make the nodes of a chain, the root first; iterative, for chains are longer than recursion allows."""
+    links = [(error, False)]
     walk.seen.add(id(error))
-    frames, dropped = _frames(error.__traceback__, walk.limits.max_frames)
-    message = _cut(safe_str(error), walk)
-    cause = _node(error.__cause__ or inner_of(error), walk)
-    context = None if error.__suppress_context__ or cause is not None else _node(error.__context__, walk)
-    members: tuple[ExceptionNode, ...] = ()
-    if isinstance(error, BaseExceptionGroup):
-        members = tuple(
-            node for member in error.exceptions[: walk.left + 1] if (node := _node(member, walk)) is not None
-        )
-    kind = type(error)
+    while (before := _before(links[-1][0], walk)) is not None and len(links) < _MAX_LINKS:
+        walk.seen.add(id(before[0]))
+        links.append(before)
+    room = max(min(walk.left, _MAX_DEPTH - depth), 1)
+    if len(links) > room:
+        walk.truncated = True
+        outer = room // 2
+        links = links[:outer] + links[len(links) - (room - outer) :]
+    walk.left -= len(links)
+    node: ExceptionNode | None = None
+    is_cause = False
+    for index in reversed(range(len(links))):
+        step, led_by_cause = links[index]
+        cause, context = (node, None) if is_cause else (None, node)
+        node = _node(step, walk, depth + index, cause=cause, context=context)
+        is_cause = led_by_cause
+    assert node is not None
+    return node
+
+
+def _before(error: BaseException, walk: _Walk) -> tuple[BaseException, bool] | None:
+    """Return what led to an exception, and whether it is its cause, as a traceback shows it; None at the root."""
+    cause = _read(error, "__cause__")
+    if cause is None:
+        cause = inner_of(error)
+    if isinstance(cause, BaseException) and id(cause) not in walk.seen:
+        return cause, True
+    context = _read(error, "__context__")
+    if isinstance(context, BaseException) and not _read(error, "__suppress_context__") and id(context) not in walk.seen:
+        return context, False
+    return None
+
+
+def _node(
+    error: BaseException, walk: _Walk, depth: int, *, cause: ExceptionNode | None, context: ExceptionNode | None
+) -> ExceptionNode:
+    kind: Any = type(error)
+    frames, dropped = _frames(_read(error, "__traceback__"), walk.limits.max_frames)
+    if frames and dropped:  # asked for none: they stand elsewhere
+        walk.truncated = True
     # Without validation: our own values, on the tool's thread.
     return ExceptionNode.model_construct(
         type=qualified_name(kind),
-        class_names=_mro(kind),
-        message=message,
+        class_names=_class_names(kind),
+        message=_cut(safe_str(error), walk),
         notes=_notes(error, walk),
         frames=frames,
         frames_dropped=dropped,
         facts=facts_of(error),
         cause=cause,
         context=context,
-        group=members,
+        group=_members(error, walk, depth + 2) if issubclass(kind, BaseExceptionGroup) else (),
     )
 
 
+def _members(error: BaseException, walk: _Walk, depth: int) -> tuple[ExceptionNode, ...]:
+    members: list[ExceptionNode] = []
+    found = _read(error, "exceptions")
+    for member in found if isinstance(found, tuple) else ():
+        if isinstance(member, BaseException) and id(member) not in walk.seen:
+            if walk.left <= 0 or depth >= _MAX_DEPTH:
+                walk.truncated = True
+                break
+            members.append(_chain(member, walk, depth))
+    return tuple(members)
+
+
 def qualified_name(kind: type) -> str:
-    """Return ``module.qualname``; builtins bare, as OpenTelemetry writes ``exception.type``."""
+    """Return ``module.qualname``, at most 200 characters; builtins bare, as OpenTelemetry writes ``exception.type``."""
     try:
         module, name = kind.__module__, kind.__qualname__
+        return (f"{module}.{name}" if module and module != "builtins" else str(name))[-_MAX_NAME_CHARS:]
     except Exception:  # a metaclass may do anything
         return "Exception"
-    return f"{module}.{name}" if module and module != "builtins" else name
 
 
 def safe_str(error: BaseException) -> str:
     """Return ``str(error)``; where that raises, say so in its place."""
+    return _text_of(str, error, "__str__")
+
+
+def _text_of(write: Callable[[Any], str], value: Any, name: str) -> str:
     try:
-        return str(error)
-    except Exception as failure:
-        return f"<unprintable: {type(failure).__name__} in __str__>"
+        return str.__str__(write(value))  # what was returned may be of a subclass
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # even an exit, for nobody asked the message to end the program
+        return f"<unprintable: {qualified_name(type(failure))} in {name}>"
 
 
-def _mro(kind: type) -> tuple[str, ...]:
-    return tuple([qualified_name(base) for base in kind.__mro__[:-1]])
+def _read(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name, None)
+    except Exception:  # a property may do anything
+        return None
+
+
+@lru_cache(maxsize=512)
+def _names_of_bases(kind: Any) -> tuple[str, ...]:
+    return tuple([qualified_name(base) for base in kind.__mro__[:-1][:_MAX_BASES]])
+
+
+def _class_names(kind: Any) -> tuple[str, ...]:
+    try:
+        return _names_of_bases(kind)
+    except Exception:  # a metaclass may do anything
+        return ()
 
 
 def _cut(text: str, walk: _Walk) -> str:
@@ -115,17 +186,21 @@ def _cut(text: str, walk: _Walk) -> str:
     if len(text) <= bound:
         return text
     walk.truncated = True
-    return f"{text[: bound - 40]}… ({len(text)} characters in all)"
+    return f"{text[: max(bound - 40, 0)]}… ({len(text)} characters in all)"
 
 
 def _notes(error: BaseException, walk: _Walk) -> tuple[str, ...]:
+    notes = _read(error, "__notes__")
+    if notes is None:
+        return ()
+    if not isinstance(notes, Sequence) or isinstance(notes, (str, bytes)):
+        return (_cut(_text_of(repr, notes, "__notes__"), walk),)
     try:
-        notes = getattr(error, "__notes__", None)
-        if not notes:
-            return ()
-        return tuple(_cut(note if isinstance(note, str) else repr(note), walk) for note in notes[:_MAX_NOTES])
+        kept = list(notes[:_MAX_NOTES])
+        walk.truncated |= len(notes) > _MAX_NOTES
     except Exception as failure:
         return (f"<unreadable notes: {type(failure).__name__}>",)
+    return tuple([_cut(_text_of(str, note, "note"), walk) for note in kept])
 
 
 def _frames(traceback: TracebackType | None, max_frames: int) -> tuple[tuple[Frame, ...], int]:

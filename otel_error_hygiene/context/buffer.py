@@ -14,13 +14,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..model import ErrorSummary
+from ..errors import ConfigurationError
+from ..model import MAX_LINE_CHARS, ErrorSummary
 from . import messages
 
 RECOVERED = "[recovered] Previous tool errors resolved. Proceeding with task."
 _MAX_ENTRIES = 1000
 _MAX_BOUNDARIES = 1024
-_MAX_ORIGINS = 32
+_MAX_FAILURES = 32
 _MAX_SEEN = 4096
 _MAX_SCOPES = 1000
 
@@ -46,29 +47,34 @@ class Cleared(NamedTuple):
     origin: tuple[int, int]
 
 
-class _Entry:
-    """A pending failure and its repeats. Guarded by the buffer's lock."""
+class _Failure(NamedTuple):
+    """One of the identical failures that share an entry."""
 
-    __slots__ = ("call_ids", "ended_ns", "origins", "placed", "shown", "summary")
+    ended_ns: int
+    call_id: str | None
+    cleared: Cleared
+
+
+class _Entry:
+    """A pending failure and its repeats: one line, gone when all of them are resolved. Guarded by the buffer's lock."""
+
+    __slots__ = ("failures", "placed", "shown", "summary")
 
     def __init__(self, told: Told) -> None:
         self.summary = told.summary
-        self.ended_ns = told.ended_ns
-        self.origins: list[Cleared] = []
-        self.call_ids: set[str] = set()
+        self.failures: list[_Failure] = []
         self.placed = False
         """As the failed call's own result message."""
         self.shown = False
-        """In a rendering."""
+        """In a rendering, or placed."""
         self.add(told)
 
     def add(self, told: Told) -> None:
         if told.summary.attempt >= self.summary.attempt:
             self.summary = told.summary
-        self.ended_ns = max(self.ended_ns, told.ended_ns)
-        self.origins = [*self.origins[-_MAX_ORIGINS + 1 :], Cleared(told.summary.ref, told.origin)]
-        if told.call_id is not None and len(self.call_ids) < _MAX_ORIGINS:
-            self.call_ids.add(told.call_id)
+        # Beyond the bound the oldest go, which every success that resolves a later one resolves too.
+        del self.failures[: -_MAX_FAILURES + 1]
+        self.failures.append(_Failure(told.ended_ns, told.call_id, Cleared(told.summary.ref, told.origin)))
 
 
 class ContextBuffer:
@@ -76,14 +82,21 @@ class ContextBuffer:
 
     Args:
         conversation: Its id.
-        max_lines: Lines of one rendering.
-        max_chars: Characters of one rendering.
+        max_lines: Lines of one rendering, at least 1.
+        max_chars: Characters of one rendering, at least one line's 200.
         recovered_note: Say for one turn that shown errors are resolved.
+
+    Raises:
+        ConfigurationError: A bound is too small for a single line.
     """
 
     def __init__(
         self, conversation: str, *, max_lines: int = 20, max_chars: int = 4000, recovered_note: bool = True
     ) -> None:
+        if max_lines < 1:
+            raise ConfigurationError(f'"max_lines" is {max_lines}; it must be at least 1')
+        if max_chars < MAX_LINE_CHARS:
+            raise ConfigurationError(f'"max_chars" is {max_chars}; it must be at least {MAX_LINE_CHARS}, one line')
         self.conversation = conversation
         self._max_lines = max_lines
         self._max_chars = max_chars
@@ -118,19 +131,7 @@ class ContextBuffer:
         with self._lock:
             self._boundary(now)
             self._rendered_ns = now
-            room = self._max_chars - (len(RECOVERED) + 1 if self._note else 0)
-            lines: list[str] = []
-            for entry in reversed([e for e in self._entries.values() if not e.placed]):
-                line = str(entry.summary)
-                room -= len(line) + 1
-                if len(lines) == self._max_lines or (room < 0 and lines):
-                    break
-                lines.append(line)
-                entry.shown = True
-            if self._note:
-                self._note_shown = True
-                lines.append(RECOVERED)
-            return "\n".join(reversed(lines))
+            return "\n".join(self._lines())
 
     def as_messages(self, dialect: str) -> list[messages.Message]:
         """Return ``render()`` as messages to append: OpenAI a ``user`` message, Anthropic a text block; [] for nothing.
@@ -195,11 +196,18 @@ class ContextBuffer:
         """True when a success has nothing to resolve and no turn to pass: the hot path of a healthy agent."""
         return not self._entries and self._rendered_ns is None
 
-    def attempt(self, key: Key) -> int:
-        """Return which identical failure this one is, counted from 1 since the last success that resolved it."""
+    def attempt(self, key: Key, origin: tuple[int, int]) -> int:
+        """Return which identical failure this one is, counted from 1 since the last success that resolved it.
+
+        Args:
+            key: What makes failures identical.
+            origin: Trace and span id of the failed call; one that is already told counts no more. Zeros: without span.
+        """
         with self._lock:
-            number = self._attempts.get(key, 0) + 1
-            if number == 1 and len(self._attempts) >= _MAX_ENTRIES:
+            if origin[1] and origin in self._seen:
+                return self._attempts.get(key, 1)
+            number = self._attempts.pop(key, 0) + 1
+            if len(self._attempts) >= _MAX_ENTRIES:
                 self._attempts.pop(next(iter(self._attempts)))
             self._attempts[key] = number
             return number
@@ -237,20 +245,22 @@ class ContextBuffer:
         """
         with self._lock:
             known_ns = self._known_at(start_ns)
-            gone = [
-                key
-                for key, entry in self._entries.items()
-                if entry.ended_ns <= known_ns
-                or (call_id is not None and call_id in entry.call_ids)
-                or (arguments is not None and key[:2] == (tool, arguments))
-            ]
             cleared: list[Cleared] = []
-            for key in gone:
-                entry = self._entries.pop(key)
-                self._attempts.pop(key, None)
-                cleared += entry.origins
-                if entry.shown and self._wants_note:
-                    self._note, self._note_shown = True, False
+            for key, entry in list(self._entries.items()):
+                same_call = arguments is not None and key[:2] == (tool, arguments)
+                left: list[_Failure] = []
+                for failure in entry.failures:
+                    known = failure.ended_ns <= known_ns or (call_id is not None and failure.call_id == call_id)
+                    if same_call or known:
+                        cleared.append(failure.cleared)
+                    else:
+                        left.append(failure)
+                entry.failures = left
+                if not left:
+                    del self._entries[key]
+                    self._attempts.pop(key, None)
+                    if entry.shown and self._wants_note:
+                        self._note, self._note_shown = True, False
             return cleared
 
     def model_called(self, start_ns: int) -> None:
@@ -260,11 +270,33 @@ class ContextBuffer:
             self._call_started(start_ns)
 
     def tool_called(self, start_ns: int) -> None:
-        """Note a tool call: the first one after a rendering passes a turn."""
+        """Note a tool call, however it ended: the first one that started after a rendering passes a turn."""
         with self._lock:
             self._call_started(start_ns)
 
     # --- under the lock -----------------------------------------------------------------------
+
+    def _lines(self) -> list[str]:
+        """Choose what one rendering shows: the newest line, then the note, then older lines while there is room."""
+        lines: list[str] = []
+        room, note = self._max_chars + 1, 0
+        for entry in reversed(self._entries.values()):
+            if entry.placed:
+                continue
+            line = str(entry.summary)
+            room -= len(line) + 1
+            if room < 0 or len(lines) + note == self._max_lines:
+                break
+            lines.append(line)
+            entry.shown = True
+            if len(lines) == 1 and self._note and room > len(RECOVERED) and self._max_lines > 1:
+                room -= len(RECOVERED) + 1
+                note = 1
+        lines.reverse()
+        if note or (self._note and not lines):
+            self._note_shown = True
+            lines.append(RECOVERED)
+        return lines
 
     def _call_started(self, start_ns: int) -> None:
         if self._rendered_ns is not None and start_ns >= self._rendered_ns:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..conventions import conversation_of
 from .buffer import ContextBuffer
@@ -26,13 +27,15 @@ _MAX_TRACES = 10_000
 class Conversations:
     """The buffers of one processor, and the routes to them. Bounded; the longest unused go first.
 
-    Plain dictionary operations are atomic in CPython, so only the walk that evicts takes the lock.
+    Plain dictionary operations are atomic in CPython, so only what evicts takes the lock.
     """
 
     def __init__(self, **limits: Any) -> None:
         self._limits = limits
         self._lock = threading.Lock()
         self._buffers: OrderedDict[str, ContextBuffer] = OrderedDict()
+        # An evicted buffer that somebody still holds or has bound stays the one of its conversation.
+        self._living: WeakValueDictionary[str, ContextBuffer] = WeakValueDictionary()
         self._open: dict[int, ContextBuffer] = {}
         self._traces: OrderedDict[int, ContextBuffer | None] = OrderedDict()
 
@@ -41,7 +44,10 @@ class Conversations:
         with self._lock:
             found = self._buffers.get(conversation)
             if found is None:
-                found = self._buffers[conversation] = ContextBuffer(conversation, **self._limits)
+                found = self._living.get(conversation)
+                if found is None:
+                    found = self._living[conversation] = ContextBuffer(conversation, **self._limits)
+                self._buffers[conversation] = found
                 if len(self._buffers) > _MAX_CONVERSATIONS:
                     self._buffers.popitem(last=False)
             else:
@@ -50,7 +56,7 @@ class Conversations:
 
     def knows(self, conversation: str) -> bool:
         """Tell whether a conversation has a buffer."""
-        return conversation in self._buffers
+        return conversation in self._living
 
     def of_trace(self, trace_id: int) -> ContextBuffer | None:
         """Return the buffer of the conversation that a trace belongs to, or None."""
@@ -62,7 +68,7 @@ class Conversations:
             buffers = dict(other._buffers)
         with self._lock:
             for conversation, buffer in buffers.items():
-                self._buffers.setdefault(conversation, buffer)
+                self._living[conversation] = self._buffers.setdefault(conversation, buffer)
 
     def opened(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
         """Remember, at a span's start, what is bound; else the conversation that its attributes name."""
@@ -88,9 +94,12 @@ class Conversations:
         if bound is not None:
             return bound
         conversation = conversation_of(attributes)
-        if conversation is not None:
-            return self.buffer(conversation)
-        return self._traces.get(trace_id)
+        if conversation is None:
+            return self._traces.get(trace_id)
+        buffer = self.buffer(conversation)
+        if self._traces.get(trace_id, self) is not buffer:  # many tell it at the end only
+            self._remember(trace_id, buffer)
+        return buffer
 
     def _remember(self, trace_id: int, buffer: ContextBuffer) -> None:
         with self._lock:
@@ -104,5 +113,7 @@ class Conversations:
 
     def _evict(self) -> None:
         with self._lock:
-            while len(self._open) > _MAX_OPEN_SPANS:
-                self._open.pop(next(iter(self._open)), None)
+            # A tenth at once: taking the first of a dictionary again and again walks over all that went before.
+            if len(self._open) > _MAX_OPEN_SPANS:
+                for span_id in list(self._open)[: _MAX_OPEN_SPANS // 10]:
+                    self._open.pop(span_id, None)

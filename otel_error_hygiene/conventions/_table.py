@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from .. import semconv
+
 
 class Kind(IntEnum):
     """What a span stands for, as far as we care."""
@@ -30,5 +32,9 @@ class Convention(NamedTuple):
     name_prefixes: tuple[str, ...] = ()
     """What stands before the tool's name in the span's name, the last resort for the tool's name."""
     name_suffixes: tuple[str, ...] = ()
-    failure_flags: tuple[tuple[str, Any], ...] = ()
-    """Attributes that say failure where the status does not."""
+    failure_flags: tuple[tuple[str, Any], ...] = (
+        (semconv.GEN_AI_TOOL_STATUS, "error"),  # Strands, beside the span's status
+        (semconv.HAYSTACK_TOOL_ERROR, True),  # Haystack, whose span stays UNSET
+        (semconv.LANGFUSE_LEVEL, "ERROR"),
+    )
+    """Attributes that say failure where the status does not; whoever made the span, somebody else may have set them."""

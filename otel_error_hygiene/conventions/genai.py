@@ -21,6 +21,4 @@ CONVENTION = Convention(
     argument_keys=(semconv.GEN_AI_TOOL_CALL_ARGUMENTS,),
     conversation_keys=(semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID),
     name_prefixes=("execute_tool ", "tools/call "),
-    # Strands writes the tool's own status beside the span's.
-    failure_flags=((semconv.GEN_AI_TOOL_STATUS, "error"),),
 )

@@ -16,14 +16,16 @@ from ._table import Convention
 
 CANCELLED_TYPES = frozenset({
     "asyncio.exceptions.CancelledError", "asyncio.CancelledError", "CancelledError",
-    "concurrent.futures._base.CancelledError", "concurrent.futures.CancelledError",
+    "concurrent.futures._base.CancelledError", "concurrent.futures.CancelledError", "trio.Cancelled",
     "KeyboardInterrupt", "SystemExit", "GeneratorExit",
 })  # fmt: skip
-CONTROL_FLOW_TYPES = frozenset({
-    # LangGraph raises these to pause or to hand over; the tool did not fail.
-    "langgraph.errors.GraphInterrupt", "langgraph.errors.NodeInterrupt",
-    "langgraph.errors.ParentCommand", "langgraph.errors.GraphBubbleUp",
-})  # fmt: skip
+CONTROL_FLOW: Mapping[Any, Outcome] = {
+    # LangGraph raises these to pause for a human, neither success nor failure, and to hand over, which is done.
+    "langgraph.errors.GraphBubbleUp": Outcome.CANCELLED,
+    "langgraph.errors.GraphInterrupt": Outcome.CANCELLED,
+    "langgraph.errors.NodeInterrupt": Outcome.CANCELLED,
+    "langgraph.errors.ParentCommand": Outcome.SUCCESS,
+}
 
 
 class Evidence(NamedTuple):
@@ -36,6 +38,7 @@ class Evidence(NamedTuple):
 
 _SUCCESS = Evidence(Outcome.SUCCESS)
 _CANCELLED = Evidence(Outcome.CANCELLED)
+_FAILURE = Evidence(Outcome.FAILURE)
 
 
 def is_cancellation(error: BaseException) -> bool:
@@ -61,8 +64,9 @@ def outcome_of(
     """Decide how a tool call ended.
 
     An exception event outweighs status OK, except control flow and cancellation; ERROR with no event is a failure;
-    ``error.type`` or a convention's own flag is a failure; prose about errors is not. A span that says nothing while
-    a cancellation passes through it is cancelled.
+    ``error.type`` or a flag of the convention is a failure; prose about errors is not. Control flow is known by the
+    type's whole name, in the event, in ``error.type`` and, of a live exception, anywhere in its MRO: a look-alike is
+    none. A span that says nothing while a cancellation passes through it is cancelled.
 
     Args:
         convention: The convention of the span.
@@ -72,18 +76,29 @@ def outcome_of(
         live: The exception that is passing through the span's end, when that is certain; else None.
     """
     event = next((e for e in reversed(events) if e.name == semconv.EXCEPTION_EVENT), None) if events else None
-    if event is not None:
-        kind = str((event.attributes or {}).get(semconv.EXCEPTION_TYPE, ""))
-        if kind in CANCELLED_TYPES:
-            return _CANCELLED
-        if kind in CONTROL_FLOW_TYPES:
-            return _SUCCESS
-        return Evidence(Outcome.FAILURE, event)
-    error_type = attributes.get(semconv.ERROR_TYPE)
-    if error_type in CANCELLED_TYPES or (live is not None and is_cancellation(live)):
+    kind = attributes.get(semconv.ERROR_TYPE) if event is None else (event.attributes or {}).get(semconv.EXCEPTION_TYPE)
+    if kind in CANCELLED_TYPES or (live is not None and is_cancellation(live)):
         return _CANCELLED
-    if status is StatusCode.ERROR or error_type:
-        return Evidence(Outcome.FAILURE)
-    if any(attributes.get(key) == value for key, value in convention.failure_flags):
-        return Evidence(Outcome.FAILURE)
+    if kind is not None or live is not None:
+        steered = CONTROL_FLOW.get(kind) or _control_flow(live)
+        if steered is not None:
+            return Evidence(steered)
+    if event is not None:
+        return Evidence(Outcome.FAILURE, event)
+    if status is StatusCode.ERROR or kind:
+        return _FAILURE
+    for key, value in convention.failure_flags:
+        if attributes.get(key) == value:
+            return _FAILURE
     return _SUCCESS
+
+
+def _control_flow(live: BaseException | None) -> Outcome | None:
+    try:
+        for base in () if live is None else type(live).__mro__:
+            steered = CONTROL_FLOW.get(f"{base.__module__}.{base.__qualname__}")
+            if steered is not None:
+                return steered
+    except Exception:  # a metaclass may do anything
+        return None
+    return None

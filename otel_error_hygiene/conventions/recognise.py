@@ -32,7 +32,9 @@ def recognise(attributes: Mapping[str, Any]) -> tuple[Kind, Convention] | None:
     for marker, kinds, convention in _MARKERS:
         value = get(marker)
         if value is not None:
-            kind = kinds.get(value) or kinds.get(str(value).lower())
+            kind = kinds.get(value) if isinstance(value, str) else None
+            if kind is None:
+                kind = kinds.get(str(value).lower())
             if kind is not None:
                 return kind, convention
     return None

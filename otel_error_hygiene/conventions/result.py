@@ -17,12 +17,11 @@ def failure_in(result: Any) -> RecordedException | None:
     """Read a failure from a tool's result, or None.
 
     A mapping with a truthy ``error``, a ``status`` of ``error``, ``failed`` or ``failure`` or of an HTTP error's
-    number, or a true ``isError`` or ``is_error`` is a failure; so is an object with a true ``isError``, as MCP has it.
+    number, or a true ``isError`` or ``is_error`` is a failure; so is an object with one of these flags, as MCP has it.
     An exit code is not: what it means is the tool's own matter. Text is not, whatever it says.
     """
     if not isinstance(result, Mapping):
-        flag = getattr(result, "isError", None)
-        if flag is not True:
+        if getattr(result, "isError", None) is not True and getattr(result, "is_error", None) is not True:
             return None
         return _recorded(semconv.MCP_TOOL_ERROR, getattr(result, "content", None))
     if result.get("isError") is True or result.get("is_error") is True:

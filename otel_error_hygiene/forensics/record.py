@@ -6,7 +6,8 @@ the record, because protobuf would refuse the whole batch for one of them.
 
 from __future__ import annotations
 
-import json
+import io
+import pickle
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,31 +16,74 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-from ..model import ErrorSummary, ExceptionNode, ToolCall
-
 Plain = dict[str, Any]
 VERSION: Final = 1
+_MAX_DEPTH: Final = 100
+_PLAIN_TYPES: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Return a value that needs no class to be read again: containers rebuilt, strangers and subclasses made plain."""
+    if type(value) in _PLAIN_TYPES:
+        return value
+    if depth > _MAX_DEPTH:
+        return "…"
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item, depth + 1) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    try:
+        return repr(value)[:1000]
+    except Exception:  # a stranger's own fault
+        return f"<{type(value).__name__}>"
+
+
+class _StrangerMet(Exception):
+    """A value needs a class to be read again."""
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        # Asked only for what is not of a built-in type, subclasses of str and int included.
+        raise _StrangerMet(type(obj))
 
 
 def dumps(plain: Plain) -> bytes:
-    """Encode a record. Never raises for values that JSON lacks: bytes and strangers are written as text."""
-    return json.dumps(plain, separators=(",", ":"), default=_stranger).encode("ascii")
+    """Encode a record: pickle of plain values, six times as fast as JSON (measured: docs/decisions.md).
+
+    Never raises for a value: strangers and subclasses are written as plain ones, so reading never needs a class.
+    """
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(plain)
+    except (_StrangerMet, pickle.PicklingError, RecursionError):
+        return pickle.dumps(plain_value(plain), pickle.HIGHEST_PROTOCOL)
+    return buffer.getvalue()
+
+
+class _Plain(pickle.Unpickler):
+    """Reads plain values only: no class and no function is ever looked up, so nothing of a file is ever run."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        raise pickle.UnpicklingError(f"a record holds plain values only, not {module_name}.{global_name}")
 
 
 def loads(payload: bytes) -> Plain:
-    """Decode a record."""
-    plain: Plain = json.loads(payload)
+    """Decode a record.
+
+    Raises:
+        pickle.UnpicklingError: It is damaged, or holds something that is not plain.
+    """
+    plain: Plain = _Plain(io.BytesIO(payload)).load()
     return plain
-
-
-def _stranger(value: Any) -> Any:
-    if isinstance(value, (ErrorSummary, ExceptionNode, ToolCall)):
-        return value.__dict__
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    return repr(value)[:1000]
 
 
 def of_span(span: ReadableSpan, resource: int, attributes: Plain, description: str | None, events: list[Any]) -> Plain:
@@ -98,6 +142,7 @@ def to_span(
     events: list[Any],
     links: list[Any],
     status: tuple[int, str | None],
+    end_time: int | None = None,
 ) -> ReadableSpan:
     """Make a span of plain values.
 
@@ -108,6 +153,7 @@ def to_span(
         events: Events to export, as ``[name, time_ns, attributes]``.
         links: Links to export, as ``[trace_id, span_id, is_remote, attributes]``.
         status: Status code and description.
+        end_time: Nanoseconds since the epoch, for a span that has no end; None: its own.
     """
     trace_id, parent, scope = plain["trace"], plain["parent"], plain["scope"]
     code = StatusCode(status[0])
@@ -123,7 +169,7 @@ def to_span(
         parent=None if parent is None else SpanContext(parent[0], parent[1], is_remote=parent[2]),
         resource=resource,
         attributes=encodable(attributes),
-        events=[Event(name, attributes=encodable(values), timestamp=at) for name, at, values in events],
+        events=[Event(encodable(name), attributes=encodable(values), timestamp=at) for name, at, values in events],
         links=[
             Link(SpanContext(trace, span, is_remote=remote), attributes=encodable(values))
             for trace, span, remote, values in links
@@ -132,5 +178,5 @@ def to_span(
         instrumentation_scope=None if scope is None else InstrumentationScope(*(encodable(part) for part in scope)),
         status=Status(code, encodable(status[1]) if code is StatusCode.ERROR and status[1] else None),
         start_time=plain["start"],
-        end_time=plain["end"],
+        end_time=plain["end"] if end_time is None else end_time,
     )

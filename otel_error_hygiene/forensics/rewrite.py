@@ -47,7 +47,9 @@ def exported_span(plain: Plain, resource: Resource, *, finished: bool = True) ->
     for trace_id, span_id, ref in plain.get("cleared", ()):
         values = {semconv.LINK_KIND: "cleared"} | ({semconv.REF: ref} if ref else {})
         links.append([trace_id, span_id, False, values])
-    return to_span(span, resource, attributes=attributes, events=events, links=links, status=status)
+    # Without an end the backend would reckon from 1970: it was last seen when the record was written.
+    end = None if span["end"] else plain["at"]
+    return to_span(span, resource, attributes=attributes, events=events, links=links, status=status, end_time=end)
 
 
 def stack_of(failure: Plain) -> str:

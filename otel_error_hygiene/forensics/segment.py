@@ -12,12 +12,15 @@ disk is an error of the allocation and not a SIGBUS. Everybody else reads and fl
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 import mmap
 import os
 import struct
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -32,6 +35,7 @@ _MAGIC_BYTES: Final = struct.pack("<I", _MAGIC)
 _STATE_OFFSET: Final = 4
 HEADER_BYTES: Final = _RECORD.size
 FIRST_OFFSET: Final = _FILE.size
+_ZEROS_BYTES: Final = 128 * 1024
 _CRC_CHUNK: Final = 4096
 """zlib lets go of the interpreter lock above 5 KiB; beside a busy thread that costs a switch interval of 5 ms."""
 
@@ -99,9 +103,29 @@ def crc_of(payload: bytes) -> int:
     return crc
 
 
+def _state(value: int) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        return State.PENDING  # a damaged byte: to deliver once more is better than never
+
+
 def _header_crc(kind: int, length: int, crc: int, record_id: int, at: int) -> int:
     # Without the state, which is flipped in place.
     return zlib.crc32(_CHECKED.pack(kind, length, crc, record_id, at))
+
+
+@functools.cache
+def _finder() -> Callable[[bytes], bool]:
+    """Return what tells whether a path is there, without letting go of the interpreter lock where that is possible."""
+    try:
+        import ctypes
+
+        access = ctypes.PyDLL(None).access  # PyDLL keeps the lock; os.access gives it away, to any busy thread
+        assert access(b"/", os.F_OK) == 0
+    except Exception:  # a Python without ctypes, a C library without the symbol
+        return lambda path: os.access(path, os.F_OK)
+    return lambda path: access(path, os.F_OK) == 0
 
 
 class SegmentWriter:
@@ -116,7 +140,7 @@ class SegmentWriter:
     """
 
     def __init__(self, path: Path, size: int) -> None:
-        self.path = path
+        self._place(path)
         self.size = size
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -124,12 +148,22 @@ class SegmentWriter:
             self._map = mmap.mmap(fd, size)
             self._map[:FIRST_OFFSET] = _FILE.pack(_FILE_MAGIC, _VERSION, os.getpid(), time.time_ns())
         except BaseException:
-            os.close(fd)
             path.unlink(missing_ok=True)
             raise
-        self._fd = fd
+        finally:
+            os.close(fd)  # the map has a descriptor of its own, and an agent has no descriptors to waste
         self.used = FIRST_OFFSET
         self._newest = 0
+
+    def _place(self, path: Path) -> None:
+        self.path = path
+        self._name = os.fsencode(path)
+        self._found = _finder()
+
+    def move(self, path: Path) -> None:
+        """Give the file another name in its folder."""
+        self.path.rename(path)
+        self._place(path)
 
     def newest(self) -> int:
         """Return when the last record was written, whole seconds since the epoch; 0 for none."""
@@ -137,6 +171,9 @@ class SegmentWriter:
 
     def room(self) -> int:
         """Return how many bytes of payload still fit."""
+        while self._map[self.used : self.used + 4] == _MAGIC_BYTES:
+            # A signal's exception came between a record and our note of it: a reader may have seen it, so it stays.
+            self.used += HEADER_BYTES + _padded(_RECORD.unpack_from(self._map, self.used)[4])
         return self.size - self.used - HEADER_BYTES - 8
 
     def append(self, kind: RecordKind, record_id: int, payload: bytes, *, fsync: bool = False) -> int:
@@ -151,57 +188,78 @@ class SegmentWriter:
         self.used = start + _padded(length)
         self._newest = at
         if fsync:
-            self._map.flush()
+            self._sync()
         return offset
 
-    def state(self, offset: int) -> int:
+    def _sync(self) -> None:
+        # mmap.flush would hold the interpreter lock while the disk works.
+        fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def state(self, offset: int) -> State:
         """Return the state of the record at ``offset``, as anybody last set it."""
-        return self._map[offset + _STATE_OFFSET]
+        return _state(self._map[offset + _STATE_OFFSET])
 
     def set_state(self, offset: int, state: State) -> None:
         """Flip the state of the record at ``offset``."""
         self._map[offset + _STATE_OFFSET] = state
 
-    def payload(self, offset: int) -> bytes:
-        """Return the payload of the record at ``offset``."""
-        length = _RECORD.unpack_from(self._map, offset)[4]
-        start = offset + HEADER_BYTES
-        return self._map[start : start + length]
+    def kind(self, offset: int) -> int:
+        """Return the kind of the record at ``offset``."""
+        return self._map[offset + _STATE_OFFSET + 1]
 
-    def states(self) -> list[int]:
-        """Return the states of all records that a courier looks at (resources are not)."""
-        states, offset = [], FIRST_OFFSET
+    def records(self) -> Iterator[tuple[int, State, int]]:
+        """Yield offset, state and time of all records that a courier looks at (resources are not)."""
+        offset = FIRST_OFFSET
         while offset < self.used:
-            _, state, kind, _, length, *_ = _RECORD.unpack_from(self._map, offset)
+            _, state, kind, _, length, *_, at = _RECORD.unpack_from(self._map, offset)
             if kind != RecordKind.RESOURCE:
-                states.append(state)
+                yield offset, _state(state), at
             offset += HEADER_BYTES + _padded(length)
-        return states
 
     def removed(self) -> bool:
-        """Tell whether somebody removed the file."""
-        return os.fstat(self._fd).st_nlink == 0
+        """Tell whether somebody removed the file, or moved it away."""
+        if self._found(self._name):
+            return False
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:  # out of our reach, but there
+            return False
+        return False
 
     def shrink(self) -> None:
-        """Give back what was allocated and not used, or the file when it is empty; its records stay readable."""
-        if self.used == FIRST_OFFSET:
-            self.path.unlink(missing_ok=True)
-        else:
-            os.ftruncate(self._fd, self.used)
+        """Give back what was allocated and not used, or the file when it is empty; its records stay readable.
+
+        Nothing can be appended afterwards: the pages behind the end are gone.
+        """
+        with contextlib.suppress(OSError):
+            if self.used == FIRST_OFFSET:
+                self.path.unlink(missing_ok=True)
+            else:
+                os.truncate(self.path, self.used)
 
     def close(self) -> None:
         """Let go of the file."""
         self._map.close()
-        os.close(self._fd)
 
 
 def _allocate(fd: int, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-        return
-    zeros = bytes(65536)  # macOS has no posix_fallocate
-    for start in range(0, size, len(zeros)):
-        os.pwrite(fd, zeros[: size - start], start)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):  # a file system that cannot
+                raise
+        else:
+            return
+    zeros, start = bytes(65536), 0  # also macOS, which has no posix_fallocate
+    while start < size:
+        start += os.pwrite(fd, zeros[: size - start], start)
 
 
 class SegmentReader:
@@ -214,10 +272,14 @@ class SegmentReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._scanned = FIRST_OFFSET
         self._headers: list[Header] = []
-        head = os.pread(self._fd, FIRST_OFFSET, 0)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            head = os.pread(self._fd, FIRST_OFFSET, 0)
+        except OSError:  # a folder, or a file that cannot be read
+            os.close(self._fd)
+            raise
         magic, version, self.pid, self.created_ns = _FILE.unpack(head) if len(head) == _FILE.size else (b"", 0, 0, 0)
         if magic != _FILE_MAGIC or version != _VERSION:
             os.close(self._fd)
@@ -248,9 +310,14 @@ class SegmentReader:
         if magic != _MAGIC or check != _header_crc(kind, length, crc, record_id, at):
             return None
         try:
-            return Header(offset, RecordKind(kind), State(state), record_id, length, crc, at)
+            return Header(offset, RecordKind(kind), _state(state), record_id, length, crc, at)
         except ValueError:
             return None
+
+    def first_at(self) -> int | None:
+        """Return when its first record was written, whole seconds since the epoch; None without one."""
+        first = self._headers[0] if self._headers else self._header(FIRST_OFFSET)
+        return None if first is None else first.at
 
     def live(self) -> Iterator[Header]:
         """Yield all records with their states as they are now."""
@@ -259,7 +326,8 @@ class SegmentReader:
 
     def state(self, offset: int) -> State:
         """Return the state of the record at ``offset`` as it is now."""
-        return State(os.pread(self._fd, 1, offset + _STATE_OFFSET)[0])
+        found = os.pread(self._fd, 1, offset + _STATE_OFFSET)
+        return _state(found[0]) if found else State.DISCARDED  # cut off by somebody since it was seen
 
     def set_state(self, offset: int, state: State) -> None:
         """Flip the state of the record at ``offset``."""

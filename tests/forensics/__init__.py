@@ -1,0 +1,1 @@
+"""Tests of the durable store and of the way to the backend."""
