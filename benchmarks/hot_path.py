@@ -24,8 +24,7 @@ from typing import NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, conversation, tool_call
-from otel_error_hygiene import _guard
+from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, _guard, conversation, tool_call
 
 # No two failures say the same: what is remembered of a message must not help.
 _PORTS = itertools.count(10_000)
@@ -36,6 +35,7 @@ class Sink(SpanExporter):
     """Takes everything."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        del spans
         return SpanExportResult.SUCCESS
 
 
@@ -58,7 +58,12 @@ def ours(folder: Path, *, beside_another: bool = False) -> Setup:
     provider.add_span_processor(processor)
     if beside_another:
         provider.add_span_processor(BatchSpanProcessor(Sink(), schedule_delay_millis=3_600_000, max_queue_size=100_000))
-    return Setup(provider, lambda: (provider.force_flush(), processor.conversation("bench").clear()))
+
+    def settle() -> None:
+        provider.force_flush()
+        processor.conversation("bench").clear()
+
+    return Setup(provider, settle)
 
 
 def _f01(n: int) -> None:
@@ -172,14 +177,14 @@ def compare(row: Row, rounds: int) -> str:
     ours_times: list[int] = []
     stock_times: list[int] = []
     for number in range(rounds + 1):
-        for (setup, run), times in ((row.b, stock_times), (row.a, ours_times)):
+        for (setup, run), all_times in ((row.b, stock_times), (row.a, ours_times)):
             gc.collect()
             gc.disable()
             found = sample(run, row.calls)
             gc.enable()
             setup.settle()
             if number:  # the first round warms up
-                times += found
+                all_times += found
     p10 = percentile(ours_times, 10) / percentile(stock_times, 10)
     median = statistics.median(ours_times) / statistics.median(stock_times)
     return f"{row.name:<52} {p10:>6.2f} {median:>8.2f}   {row.goal}"
@@ -188,7 +193,7 @@ def compare(row: Row, rounds: int) -> str:
 def on_end_latency(folder: Path, rounds: int, *, busy: bool) -> str:
     """Time ``on_end`` alone for failed spans; beside one thread that never lets go of the interpreter if ``busy``."""
     setup = ours(folder)
-    processor = next(iter(setup.provider._active_span_processor._span_processors))
+    processor = setup.provider._active_span_processor._span_processors[0]
     times: list[int] = []
     inner = processor.on_end
 
@@ -213,7 +218,8 @@ def on_end_latency(folder: Path, rounds: int, *, busy: bool) -> str:
     setup.settle()
     setup.provider.shutdown()
     where = "beside one CPU-bound thread" if busy else "idle interpreter"
-    return f"on_end of a failed span, {where:<28} p50 {percentile(times, 50) / 1e6:.3f} ms, p99 {percentile(times, 99) / 1e6:.3f} ms"
+    p50, p99 = percentile(times, 50) / 1e6, percentile(times, 99) / 1e6
+    return f"on_end of a failed span, {where:<28} p50 {p50:.3f} ms, p99 {p99:.3f} ms"
 
 
 def _spin(stop: threading.Event) -> None:
@@ -234,11 +240,41 @@ def main() -> None:
         rows = [
             Row("ok span, no tool", "<= 1.10", (alone, ok_span(alone)), (base, ok_span(base)), 400),
             Row("ok tool span", "<= 1.10", (alone, ok_tool(alone)), (base, ok_tool(base)), 400),
-            Row("failed tool span, 32-frame chain", "<= 1.20", (alone, failed_span(alone)), (base, failed_span(base)), 40),
-            Row("the same through tool_call, beside another processor", "<= 1.00", (beside, failed_call(beside)), (base, failed_span(base)), 40),
-            Row("the same through tool_call, ours alone", "<= 0.35", (alone, failed_call(alone)), (base, failed_span(base)), 40),
-            Row("three nested, one failure, tool_call, ours alone", "<= 0.50", (alone, failed_call(alone, 3)), (base, failed_span(base, 3)), 20),
-            Row("three nested, one failure, tool_call, beside another", "<= 0.50", (beside, failed_call(beside, 3)), (base, failed_span(base, 3)), 20),
+            Row(
+                "failed tool span, 32-frame chain",
+                "<= 1.20",
+                (alone, failed_span(alone)),
+                (base, failed_span(base)),
+                40,
+            ),
+            Row(
+                "the same through tool_call, beside another processor",
+                "<= 1.00",
+                (beside, failed_call(beside)),
+                (base, failed_span(base)),
+                40,
+            ),
+            Row(
+                "the same through tool_call, ours alone",
+                "<= 0.35",
+                (alone, failed_call(alone)),
+                (base, failed_span(base)),
+                40,
+            ),
+            Row(
+                "three nested, one failure, tool_call, ours alone",
+                "<= 0.50",
+                (alone, failed_call(alone, 3)),
+                (base, failed_span(base, 3)),
+                20,
+            ),
+            Row(
+                "three nested, one failure, tool_call, beside another",
+                "<= 0.50",
+                (beside, failed_call(beside, 3)),
+                (base, failed_span(base, 3)),
+                20,
+            ),
         ]
         print(f"Python {sys.version.split()[0]}; ratio ours / stock, same run\n")
         print(f"{'':<52} {'p10':>6} {'median':>8}   goal")

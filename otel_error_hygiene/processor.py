@@ -23,8 +23,19 @@ from opentelemetry.trace import StatusCode
 from . import semconv
 from ._guard import fault, faults
 from .capture import Limits, capture
-from .context import ContextBuffer, Conversations
-from .conventions import Convention, Evidence, Kind, call_of, digest, outcome_of, recognise
+from .context import ContextBuffer, Conversations, bound_buffer
+from .conventions import (
+    Convention,
+    Evidence,
+    Kind,
+    call_of,
+    digest,
+    outcome_of,
+    recognise,
+    unmarked,
+    unnamed,
+    untroubled,
+)
 from .current import Handover, follow_forks, handovers, made_current, no_longer_current
 from .errors import ConfigurationError
 from .forensics.courier import Courier
@@ -41,6 +52,7 @@ from .settings import Settings
 from .splitter import Counts, Failed, Report, Split, Splitter, node_of_event, node_of_text
 
 _MAX_FAILED_TRACES = 10_000
+_ERROR = StatusCode.ERROR
 
 
 class ErrorHygieneSpanProcessor(SpanProcessor):
@@ -80,6 +92,9 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             recovered_note=self.settings.recovered_note,
         )
         self.reports = Reports()
+        # The same dictionaries, one attribute away: every span asks them.
+        self._open = self.conversations.open
+        self._reports_open = self.reports.open
         self._failed: OrderedDict[int, None] = OrderedDict()
         self._failed_lock = threading.Lock()
         self._limits = Limits(self.settings.max_frames, self.settings.max_exceptions, self.settings.max_message_chars)
@@ -102,8 +117,12 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Remember which conversation is bound."""
         try:
-            context = span.context
-            self.conversations.opened(context.trace_id, context.span_id, _plain_attributes(span))
+            buffer = bound_buffer.get()
+            if buffer is not None:
+                context = span.context
+                self.conversations.opened(context.trace_id, context.span_id, buffer)
+            elif not unnamed(attributes := _plain_attributes(span)):
+                self.conversations.named(span.context.trace_id, attributes)
         except Exception as error:
             fault("on_start", error)
 
@@ -111,38 +130,39 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Recognise, and split or resolve; whatever is not kept goes the stock way."""
         kept = False
         try:
-            kept = self._observe(span)
+            attributes = _plain_attributes(span)
+            # What most spans of a process are: nothing that we know, and nobody waits for them.
+            if self._open or self._reports_open or self._failed or not unmarked(attributes):
+                kept = self._observe(span, attributes)
         except Exception as error:
             fault("on_end", error)
         finally:
             if not kept and self._healthy is not None:
                 self._healthy.on_end(span)
 
-    def _observe(self, span: ReadableSpan) -> bool:
+    def _observe(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
         """Return True when the span went into the outbox."""
         context = span.context
         span_id = context.span_id
-        bound = self.conversations.closed(span_id)
-        attributes = _plain_attributes(span)
-        report = self.reports.take(span_id) if self.reports.any_open else None
+        bound = self._open.pop(span_id, None) if self._open else None
+        report = self.reports.take(span_id) if self._reports_open else None
         found = recognise(attributes)
-        if found is None:
-            return self._keep_if_failed(span) if report is None else self._complete(span, report, None)
-        kind, convention = found
-        if kind is Kind.TOOL:
+        if found is not None and found[0] is Kind.TOOL:
             handed = handovers.get(span_id) if handovers else None
-            if handed is None and report is None and _says_nothing(span, attributes, convention):
-                buffer = self.conversations.route(context.trace_id, bound, attributes)
+            if handed is None and report is None and _says_nothing(span, attributes):
+                buffer = bound
+                if buffer is None and self.conversations.any:
+                    buffer = self.conversations.route(context.trace_id, None, attributes)
                 if buffer is None or buffer.quiet:
-                    return self._keep_if_failed(span)
-            return self._tool_ended(span, convention, attributes, bound, handed, report)
+                    return bool(self._failed) and self._keep_if_failed(span)
+            return self._tool_ended(span, found[1], attributes, bound, handed, report)
         if report is not None:
             return self._complete(span, report, None)
-        if kind is Kind.MODEL:
+        if found is not None and found[0] is Kind.MODEL:
             buffer = self.conversations.route(context.trace_id, bound, attributes)
             if buffer is not None:
                 buffer.model_called(span.start_time or 0)
-        return self._keep_if_failed(span)
+        return bool(self._failed) and self._keep_if_failed(span)
 
     def _tool_ended(
         self,
@@ -382,21 +402,18 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
 
 def _plain_attributes(span: ReadableSpan) -> Mapping[str, Any]:
     # The public property wraps the mapping twice, which costs more than all our look-ups.
-    found: Mapping[str, Any] | None = getattr(getattr(span, "_attributes", None), "_dict", None)
-    return found if found is not None else span.attributes or {}
+    try:
+        return span._attributes._dict  # type: ignore[union-attr, no-any-return]  # noqa: SLF001
+    except AttributeError:
+        return span.attributes or {}
 
 
-def _says_nothing(span: ReadableSpan, attributes: Mapping[str, Any], convention: Convention) -> bool:
+def _says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
     """Tell, for the price of a few look-ups, that nothing about a span hints at anything but success."""
     events = getattr(span, "_events", None)
-    if events is None or len(events) or sys.exc_info()[1] is not None:
+    if events is None or len(events) or not untroubled(attributes):
         return False
-    if span.status.status_code is StatusCode.ERROR or semconv.ERROR_TYPE in attributes:
-        return False
-    for key, _ in convention.failure_flags:
-        if key in attributes:
-            return False
-    return True
+    return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
 
 
 def _stack_was_cut(event: Event) -> bool:

@@ -30,28 +30,24 @@ class Reports:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: OrderedDict[int, Report] = OrderedDict()
+        self.open: OrderedDict[int, Report] = OrderedDict()
+        """Span id -> the report that waits for the span's end."""
         self._recent: OrderedDict[tuple[int, str], list[_Recent]] = OrderedDict()
 
     def wait(self, span_id: int, report: Report) -> None:
         """Remember a report until its span ends."""
         with self._lock:
-            self._open[span_id] = report
-            if len(self._open) > _MAX_OPEN:
-                self._open.popitem(last=False)
+            self.open[span_id] = report
+            if len(self.open) > _MAX_OPEN:
+                self.open.popitem(last=False)
 
     def waiting(self, span_id: int) -> Report | None:
         """Return the report that waits for a span, which goes on waiting."""
-        return self._open.get(span_id)
-
-    @property
-    def any_open(self) -> bool:
-        """Whether any report waits for its span."""
-        return bool(self._open)
+        return self.open.get(span_id)
 
     def take(self, span_id: int) -> Report | None:
         """Return and forget the report that waited for a span."""
-        return self._open.pop(span_id, None)
+        return self.open.pop(span_id, None)
 
     def told(
         self,

@@ -1,0 +1,1 @@
+"""The tests; they import each other's helpers by name."""

@@ -13,7 +13,6 @@ from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, _guard
 from otel_error_hygiene.testing import strict_hygiene
 from tests.backends import jaeger_binary
 
-
 __all__ = ["jaeger_binary", "strict_hygiene"]
 
 

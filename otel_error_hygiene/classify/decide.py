@@ -187,10 +187,8 @@ def _without_noise(text: str) -> str:
 def _by_phrase(text: str, refining: Kind | None = None) -> Kind | None:
     """Return what a phrase in a text says; ``refining``: only by the phrases that refine that kind."""
     low = text.lower().translate(_SPACED)
-    if refining is not None:
-        phrases = _REFINED_BY_WORDS[refining]
-    else:
-        phrases = _ASCII_PHRASES if low.isascii() else w.PHRASES
+    phrases = _REFINED_BY_WORDS.get(refining) if refining else None
+    phrases = phrases or (_ASCII_PHRASES if low.isascii() else w.PHRASES)
     for kind, group in phrases:
         for phrase in group:
             if phrase in low:

@@ -21,7 +21,8 @@ bound_buffer: ContextVar[ContextBuffer | None] = ContextVar("otel_error_hygiene_
 
 _MAX_CONVERSATIONS = 10_000
 _MAX_OPEN_SPANS = 100_000
-_MAX_TRACES = 10_000
+_MAX_TRACES = 5000
+"""Of each of two generations."""
 
 
 class Conversations:
@@ -36,8 +37,10 @@ class Conversations:
         self._buffers: OrderedDict[str, ContextBuffer] = OrderedDict()
         # An evicted buffer that somebody still holds or has bound stays the one of its conversation.
         self._living: WeakValueDictionary[str, ContextBuffer] = WeakValueDictionary()
-        self._open: dict[int, ContextBuffer] = {}
-        self._traces: OrderedDict[int, ContextBuffer | None] = OrderedDict()
+        self.open: dict[int, ContextBuffer] = {}
+        """Span id -> what was bound when the span started, until it ends."""
+        self._traces: dict[int, ContextBuffer | None] = {}
+        self._older: dict[int, ContextBuffer | None] = {}
 
     def buffer(self, conversation: str) -> ContextBuffer:
         """Return the buffer of a conversation, made at first use."""
@@ -54,13 +57,18 @@ class Conversations:
                 self._buffers.move_to_end(conversation)
             return found
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any conversation at all."""
+        return bool(self._buffers)
+
     def knows(self, conversation: str) -> bool:
         """Tell whether a conversation has a buffer."""
         return conversation in self._living
 
     def of_trace(self, trace_id: int) -> ContextBuffer | None:
         """Return the buffer of the conversation that a trace belongs to, or None."""
-        return self._traces.get(trace_id)
+        return self._traces[trace_id] if trace_id in self._traces else self._older.get(trace_id)
 
     def adopt(self, other: Conversations) -> None:
         """Take over the buffers of another registry, for what was bound before this one was there."""
@@ -70,24 +78,24 @@ class Conversations:
             for conversation, buffer in buffers.items():
                 self._living[conversation] = self._buffers.setdefault(conversation, buffer)
 
-    def opened(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
-        """Remember, at a span's start, what is bound; else the conversation that its attributes name."""
-        buffer = bound_buffer.get()
-        if buffer is None:
-            if attributes:
-                conversation = conversation_of(attributes)
-                if conversation is not None:
-                    self._remember(trace_id, self.buffer(conversation))
-            return
-        self._open[span_id] = buffer
-        if self._traces.get(trace_id, self) is not buffer:
+    def opened(self, trace_id: int, span_id: int, buffer: ContextBuffer) -> None:
+        """Remember, at a span's start, what is bound."""
+        opened = self.open
+        opened[span_id] = buffer
+        if self._traces.setdefault(trace_id, buffer) is not buffer or trace_id in self._older:
             self._remember(trace_id, buffer)
-        if len(self._open) > _MAX_OPEN_SPANS:
+        if len(opened) > _MAX_OPEN_SPANS or len(self._traces) > _MAX_TRACES:
             self._evict()
+
+    def named(self, trace_id: int, attributes: Mapping[str, Any]) -> None:
+        """Remember, at a span's start, the conversation that its attributes name, where nothing is bound."""
+        conversation = conversation_of(attributes)
+        if conversation is not None:
+            self._remember(trace_id, self.buffer(conversation))
 
     def closed(self, span_id: int) -> ContextBuffer | None:
         """Return and forget what was bound at a span's start."""
-        return self._open.pop(span_id, None)
+        return self.open.pop(span_id, None)
 
     def route(self, trace_id: int, bound: ContextBuffer | None, attributes: Mapping[str, Any]) -> ContextBuffer | None:
         """Return the buffer of an ended span, or None when nobody knows its conversation."""
@@ -95,25 +103,26 @@ class Conversations:
             return bound
         conversation = conversation_of(attributes)
         if conversation is None:
-            return self._traces.get(trace_id)
+            return self.of_trace(trace_id)
         buffer = self.buffer(conversation)
         if self._traces.get(trace_id, self) is not buffer:  # many tell it at the end only
             self._remember(trace_id, buffer)
         return buffer
 
     def _remember(self, trace_id: int, buffer: ContextBuffer) -> None:
-        with self._lock:
-            before = self._traces.get(trace_id, buffer)
-            # Two conversations in one trace: what has neither binding nor id goes to nobody, rather than to the wrong.
-            shared = before is None or before.conversation != buffer.conversation
-            self._traces[trace_id] = None if shared else buffer
-            self._traces.move_to_end(trace_id)
-            if len(self._traces) > _MAX_TRACES:
-                self._traces.popitem(last=False)
+        known = [traces[trace_id] for traces in (self._traces, self._older) if trace_id in traces]
+        # Two conversations in one trace: what has neither binding nor id goes to nobody, rather than to the wrong.
+        shared = any(before is None or before.conversation != buffer.conversation for before in known)
+        self._traces[trace_id] = None if shared else buffer
+        if len(self._traces) > _MAX_TRACES:
+            self._evict()
 
     def _evict(self) -> None:
         with self._lock:
+            if len(self._traces) > _MAX_TRACES:
+                # Two generations: what was not asked for in a whole one goes, and nobody pays for keeping an order.
+                self._older, self._traces = self._traces, {}
             # A tenth at once: taking the first of a dictionary again and again walks over all that went before.
-            if len(self._open) > _MAX_OPEN_SPANS:
-                for span_id in list(self._open)[: _MAX_OPEN_SPANS // 10]:
-                    self._open.pop(span_id, None)
+            if len(self.open) > _MAX_OPEN_SPANS:
+                for span_id in list(self.open)[: _MAX_OPEN_SPANS // 10]:
+                    self.open.pop(span_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._table import Convention, Kind
 from .arguments import canonical, digest
 from .outcome import Evidence, outcome_of
-from .recognise import call_of, conversation_of, recognise
+from .recognise import call_of, conversation_of, recognise, unmarked, unnamed, untroubled
 
 __all__ = [
     "Convention",
@@ -17,4 +17,7 @@ __all__ = [
     "digest",
     "outcome_of",
     "recognise",
+    "unmarked",
+    "unnamed",
+    "untroubled",
 ]

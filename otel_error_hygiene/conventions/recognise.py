@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import semconv
 from ..model import ToolCall
 from . import genai, mcp, openinference, openllmetry
 from ._table import Convention, Kind
@@ -19,7 +20,18 @@ _CONVENTIONS: tuple[Convention, ...] = (
     openllmetry.MODEL_CALL,
 )
 _MARKERS: tuple[tuple[str, Mapping[str, Kind], Convention], ...] = tuple((c.marker, c.kinds, c) for c in _CONVENTIONS)
+_MARKER_KEYS: frozenset[str] = frozenset(c.marker for c in _CONVENTIONS)
+_FLAG_KEYS: frozenset[str] = frozenset(key for c in _CONVENTIONS for key, _ in c.failure_flags)
 _CONVERSATION_KEYS: tuple[str, ...] = tuple(dict.fromkeys(key for c in _CONVENTIONS for key in c.conversation_keys))
+
+
+# The first look at every span of a process: each is one call into C, a fraction of a look-up loop.
+unmarked = _MARKER_KEYS.isdisjoint
+"""Tell that attributes mark neither tool, model nor agent."""
+untroubled = (_FLAG_KEYS | {semconv.ERROR_TYPE}).isdisjoint
+"""Tell that no attribute hints at a failure, whatever it says."""
+unnamed = frozenset(_CONVERSATION_KEYS).isdisjoint
+"""Tell that attributes name no conversation."""
 
 
 def recognise(attributes: Mapping[str, Any]) -> tuple[Kind, Convention] | None:
@@ -59,6 +71,8 @@ def call_of(convention: Convention, name: str, attributes: Mapping[str, Any]) ->
 
 def conversation_of(attributes: Mapping[str, Any]) -> str | None:
     """Return the conversation id that a span itself names, or None."""
+    if unnamed(attributes):
+        return None
     return _first(attributes, _CONVERSATION_KEYS)
 
 

@@ -117,7 +117,10 @@ class Courier:
         """Tell whether nothing for this destination is pending or quarantined."""
         for writer in writers(self._outbox.root, self._outbox.destination):
             try:
-                growing = writer.names()[-1:] if writer.alive() else []
+                alive = writer.alive()
+                if alive and writer.folder != self._outbox.folder and not self._sender.proven:
+                    continue  # a living process's exporter of this kind may be another backend: only it can know
+                growing = writer.names()[-1:] if alive else []
                 for name in writer.names():
                     path = writer.folder / name
                     seen = self._settled.look(path)
@@ -278,7 +281,7 @@ class Courier:
         for writer in writers(self._outbox.root, self._outbox.destination) if adopting else ():
             if writer.folder != folder:
                 alive = writer.alive()
-                if everyone or not alive:
+                if not alive or (everyone and self._sender.proven):
                     try:
                         yield writer, alive
                     finally:

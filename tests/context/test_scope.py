@@ -176,27 +176,26 @@ def test_a_success_of_one_conversation_resolves_nothing_of_another(rig: Rig) -> 
 def test_spans_that_never_end_stay_bounded() -> None:
     """Of open spans the newest 100 000 are remembered; finding room for one more stays cheap."""
     conversations = Conversations()
-    token = bound_buffer.set(conversations.buffer("c"))
+    buffer = conversations.buffer("c")
     tracemalloc.start()
     try:
         for number in range(100_000):
-            conversations.opened(1, number, {})
+            conversations.opened(1, number, buffer)
         gc.collect()
         full = tracemalloc.get_traced_memory()[0]
         for number in range(100_000, 300_000):
-            conversations.opened(1, number, {})
+            conversations.opened(1, number, buffer)
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < full * 2  # a dictionary grows by doubling
     finally:
         tracemalloc.stop()
-    assert 90_000 <= len(conversations._open) <= 100_000
+    assert 90_000 <= len(conversations.open) <= 100_000
     assert conversations.closed(299_999) is conversations.buffer("c")
     assert conversations.closed(0) is None
     start = time.perf_counter()
     for number in range(300_000, 400_000):
-        conversations.opened(1, number, {})
+        conversations.opened(1, number, buffer)
     assert time.perf_counter() - start < 2  # 20 us each; measured 0.4
-    bound_buffer.reset(token)
 
 
 def test_traces_and_conversations_that_never_close_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,9 +205,10 @@ def test_traces_and_conversations_that_never_close_stay_bounded(monkeypatch: pyt
     conversations = Conversations()
     steady = conversations.buffer("steady")
     for number in range(1000):
-        conversations.opened(number, number, {"session.id": str(number)})
+        conversations.named(number, {"session.id": str(number)})
         assert steady is conversations.buffer("steady")
-    assert (100, 50) == (len(conversations._buffers), len(conversations._traces))
+    assert 100 == len(conversations._buffers)
+    assert 2 * 51 >= len(conversations._traces) + len(conversations._older)  # two generations
     assert conversations.of_trace(0) is None
     assert conversations.buffer("999") is conversations.of_trace(999)
     gc.collect()
@@ -233,11 +233,10 @@ def test_threads_open_and_close_spans_at_the_bound(monkeypatch: pytest.MonkeyPat
 
     def work(thread: int) -> None:
         buffer = conversations.buffer(str(thread))
-        bound_buffer.set(buffer)
         try:
             for number in range(5000):
                 span_id = thread * 100_000 + number
-                conversations.opened(thread, span_id, {})
+                conversations.opened(thread, span_id, buffer)
                 if number % 3 and conversations.closed(span_id) not in (buffer, None):
                     faults.append(span_id)
         except Exception as error:
@@ -249,7 +248,7 @@ def test_threads_open_and_close_spans_at_the_bound(monkeypatch: pytest.MonkeyPat
     for thread in threads:
         thread.join()
     assert [] == faults
-    assert len(conversations._open) <= 108
+    assert len(conversations.open) <= 108
 
 
 def test_buffers_bound_before_a_processor_was_there_are_taken_over() -> None:

@@ -36,9 +36,10 @@ def test_what_was_meant_for_somebody_else_is_not_adopted(settings: Settings, htt
     """Another endpoint, other headers (another tenant), or nobody at all: it stays where it is."""
     endpoint = f"http://127.0.0.1:{free_port()}/v1/traces" if other == "endpoint" else http.endpoint
     environment = {"headers": {"OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=b"}, "local": {"LOCAL": "1"}}.get(other, {})
-    if other == "headers":
-        http.default = status(503)
-    child(settings, endpoint, "theirs", STAY="1", **environment).kill()
+    http.default = status(503)
+    theirs = child(settings, endpoint, "theirs", STAY="1", **environment)
+    assert other != "headers" or http.wait_for(lambda: len(http.requests) == 1)
+    theirs.kill()
     http.default = ok
     with agent(exporter_to(http), settings) as made:
         made.fail("ours")
