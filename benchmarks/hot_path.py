@@ -184,7 +184,7 @@ def compare(row: Row, rounds: int) -> str:
             gc.enable()
             setup.settle()
             if number:  # the first round warms up
-                all_times += found
+                all_times.extend(found)
     p10 = percentile(ours_times, 10) / percentile(stock_times, 10)
     median = statistics.median(ours_times) / statistics.median(stock_times)
     return f"{row.name:<52} {p10:>6.2f} {median:>8.2f}   {row.goal}"

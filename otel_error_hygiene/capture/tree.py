@@ -204,6 +204,8 @@ def _notes(error: BaseException, walk: _Walk) -> tuple[str, ...]:
 
 
 def _frames(traceback: TracebackType | None, max_frames: int) -> tuple[tuple[Frame, ...], int]:
+    if max_frames == 0:
+        return (), 0
     frames: list[tuple[str, int, str]] = []
     append = frames.append
     try:

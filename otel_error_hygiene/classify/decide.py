@@ -28,12 +28,12 @@ _MAX_DEPTH: Final = 6
 _MAX_NAME_CHARS: Final = 200
 _MAX_TEXT_CHARS: Final = 1000
 _SPLIT: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z']+|[A-Z]+|\d+")
-_SPACED: Final = str.maketrans({"_": " ", "-": " ", "\n": " ", "\t": " ", "\u2019": "'"})
+_SPACED: Final = (("_", " "), ("-", " "), ("\n", " "), ("\t", " "), ("\u2019", "'"))
 _TELLING: Final = frozenset({ErrorClass.RATE_LIMIT, ErrorClass.AUTH, ErrorClass.NOT_FOUND})
 _AGAINST_VAGUE: Final = frozenset({ErrorClass.RATE_LIMIT, ErrorClass.AUTH, ErrorClass.UPSTREAM})
 _Phrases = tuple[tuple[Kind, tuple[str, ...]], ...]
 _ASCII_PHRASES: Final[_Phrases] = tuple((kind, tuple(p for p in group if p.isascii())) for kind, group in w.PHRASES)
-_THREE_DIGITS: Final = re.compile(r"[1-5]\d\d", re.ASCII)
+_THREE_DIGITS: Final = re.compile(r"(?<![\d.])[1-5]\d\d(?!\d|\.\d)", re.ASCII)
 _REFINED_BY_WORDS: Final[Mapping[Kind, _Phrases]] = {
     t.CONNECTION: w.CONNECTIVITY_PHRASES,
     t.CONNECT: w.CONNECTIVITY_PHRASES[:3],
@@ -180,13 +180,18 @@ def _bounded(message: str) -> str:
 def _without_noise(text: str) -> str:
     if text.startswith("<unprintable"):
         return ""  # our own words for a message that could not be read
-    return w.NOISE.sub(" ", text) if any(mark in text for mark in w.NOISE_MARKS) else text
+    for mark in w.NOISE_MARKS:
+        if mark in text:
+            return w.NOISE.sub(" ", text)
+    return text
 
 
 @lru_cache(maxsize=512)
 def _by_phrase(text: str, refining: Kind | None = None) -> Kind | None:
     """Return what a phrase in a text says; ``refining``: only by the phrases that refine that kind."""
-    low = text.lower().translate(_SPACED)
+    low = text.lower()
+    for mark, space in _SPACED:
+        low = low.replace(mark, space)
     phrases = _REFINED_BY_WORDS.get(refining) if refining else None
     phrases = phrases or (_ASCII_PHRASES if low.isascii() else w.PHRASES)
     for kind, group in phrases:
@@ -223,6 +228,11 @@ def _said(text: str) -> Kind | None:
 
 
 def _code_in(text: str) -> Kind | None:
+    for mark in w.CODE_MARKS:
+        if mark in text:
+            break
+    else:
+        return None
     found = w.CODE_IN_TEXT.search(text)
     if found is None:
         return None
@@ -233,7 +243,11 @@ def _code_in(text: str) -> Kind | None:
 
 def _number_in(text: str) -> Kind | None:
     """Read the codes that messages print in one shape only: gRPC's and the system's."""
-    if (found := w.GRPC_IN_TEXT.search(text)) and (rpc := found[1] or found[2]) in t.GRPC_STATUS:
+    if (
+        ("StatusCode." in text or text[0] in "45")
+        and (found := w.GRPC_IN_TEXT.search(text))
+        and (rpc := found[1] or found[2]) in t.GRPC_STATUS
+    ):
         return _by_grpc(rpc, text)
     found = w.ERRNO_IN_TEXT.search(text)
     return None if found is None else t.ERRNO.get(int(found[1]))

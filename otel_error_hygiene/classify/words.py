@@ -165,6 +165,8 @@ CODE_IN_TEXT: Final = re.compile(
     r"|\bError ?Code: ?([A-Za-z]\w{2,80})|\b(?:Caused by|raised) (\w{3,80})[(>]"
     r"|^([A-Z][A-Za-z]{2,60}(?:Error|Exception)): "
 )
+CODE_MARKS: Final = ("(", "error", "Error", "Exception", "Caused by", "raised")
+"""Texts without any of these hold no code; cheaper than the pattern."""
 NOISE: Final = re.compile(
     r"\b[a-z][a-z+.]{1,15}://[^\s'\"]+|\burl: \S+|\[(?:sql|parameters):.*", re.IGNORECASE | re.DOTALL
 )
