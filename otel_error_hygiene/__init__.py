@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .context import ContextBuffer
     from .errors import ConfigurationError, HygieneError
     from .installer import install
+    from .machine.processor import ErrorHygieneSpanProcessor
     from .model import Bucket, ErrorClass, ErrorSummary, ForensicRecord, RecordedException, Recoverable, Stats
-    from .processor import ErrorHygieneSpanProcessor
     from .settings import Settings
     from .verbs import conversation, recall, report_error, summarize
 
@@ -32,7 +32,7 @@ _HOME = {
     "ConfigurationError": "errors",
     "ContextBuffer": "context",
     "ErrorClass": "model",
-    "ErrorHygieneSpanProcessor": "processor",
+    "ErrorHygieneSpanProcessor": "machine.processor",
     "ErrorSummary": "model",
     "ForensicRecord": "model",
     "HygieneError": "errors",

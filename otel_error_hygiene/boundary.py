@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
-from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 
 from . import semconv
 from ._guard import fault
@@ -26,14 +26,13 @@ from .context import bound_buffer
 from .conventions import canonical, digest
 from .conventions.outcome import is_cancellation
 from .conventions.result import failure_in
-from .current import Handover, Machine, handovers, machine
 from .errors import ConfigurationError
 from .forensics.segment import RecordKind
+from .machine.current import Handover, Machine, handovers, machine
+from .machine.splitter import Failed, Report
 from .model import ErrorSummary, ExceptionNode, RecordedException, ToolCall
-from .processor import ErrorHygieneSpanProcessor
-from .recording import failed_of, limits_of, record, text_of
+from .recording import failed_of, limits_of, others_listen, record, text_of, tracer_of
 from .redact import mask, sanitize_name
-from .splitter import Failed, Report
 from .wrapping import wrap
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +76,7 @@ class ToolCallHandle:
             attributes[semconv.GEN_AI_TOOL_CALL_ARGUMENTS] = mask(self._handover.arguments)
         if call.bound is not None:
             self._handover.arguments = canonical(call.bound)
-        return _tracer(self._tracer_provider).start_span(f"{semconv.EXECUTE_TOOL} {call.name}", attributes=attributes)
+        return tracer_of(self._tracer_provider).start_span(f"{semconv.EXECUTE_TOOL} {call.name}", attributes=attributes)
 
     def resume(self) -> None:
         """Make the call's span the current one, here; for generators, which run in the contexts of their consumers."""
@@ -186,7 +185,7 @@ class ToolCallHandle:
             return
         node, _ = handover.captured = capture(error, limits_of(self._machine))
         self._set_error(node.type, f"{node.type}: {node.message}")
-        if self._span.is_recording() and _others_listen(self._tracer_provider):
+        if self._span.is_recording() and others_listen(self._tracer_provider):
             _record_event(self._span, node)
 
     def _end_span(self) -> None:
@@ -308,26 +307,6 @@ def _check(name: object, arguments: object) -> None:
         raise ConfigurationError(
             f'"arguments" is a {type(arguments).__name__}; it must be a mapping such as {{"city": "Paris"}}, or None'
         )
-
-
-_last_tracer: tuple[TracerProvider, Tracer] | None = None
-
-
-def _tracer(provider: TracerProvider) -> Tracer:
-    # Getting a tracer costs as much as a span; providers change only in tests.
-    global _last_tracer
-    last = _last_tracer
-    if last is None or last[0] is not provider:
-        last = _last_tracer = (provider, provider.get_tracer("otel_error_hygiene"))
-    return last[1]
-
-
-def _others_listen(provider: TracerProvider) -> bool:
-    """Tell whether processors besides ours see the spans; when that cannot be known, they do."""
-    processors = getattr(getattr(provider, "_active_span_processor", None), "_span_processors", None)
-    if not isinstance(processors, tuple):
-        return True
-    return any(not isinstance(processor, ErrorHygieneSpanProcessor) for processor in processors)
 
 
 def _record_event(span: Span, node: ExceptionNode) -> None:

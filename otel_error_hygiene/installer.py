@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from .errors import ConfigurationError
-from .processor import ErrorHygieneSpanProcessor
+from .machine.processor import ErrorHygieneSpanProcessor
 from .settings import Settings
 
 _lock = threading.Lock()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import Span
+from opentelemetry.trace import Span, Tracer, TracerProvider
 
 from .capture import Limits, capture, safe_str
 from .context import ContextBuffer
-from .current import Machine
 from .forensics.segment import RecordKind
+from .machine.current import Machine
+from .machine.processor import ErrorHygieneSpanProcessor
+from .machine.splitter import Failed, Split
 from .model import ExceptionNode, RecordedException, ToolCall
-from .splitter import Failed, Split
 
 
 def text_of(error: BaseException | RecordedException) -> str:
@@ -68,3 +69,24 @@ def record_alone(place: Machine, failed: Failed, parent: Span, buffer: ContextBu
 def _resource() -> Resource:
     resource = getattr(trace.get_tracer_provider(), "resource", None)
     return resource if isinstance(resource, Resource) else Resource.get_empty()
+
+
+_last_tracer: tuple[TracerProvider, Tracer] | None = None
+
+
+def tracer_of(provider: TracerProvider) -> Tracer:
+    """Return our tracer of a provider."""
+    # Getting a tracer costs as much as a span; providers change only in tests.
+    global _last_tracer
+    last = _last_tracer
+    if last is None or last[0] is not provider:
+        last = _last_tracer = (provider, provider.get_tracer("otel_error_hygiene"))
+    return last[1]
+
+
+def others_listen(provider: TracerProvider) -> bool:
+    """Tell whether processors besides ours see the spans; when that cannot be known, they do."""
+    processors = getattr(getattr(provider, "_active_span_processor", None), "_span_processors", None)
+    if not isinstance(processors, tuple):
+        return True
+    return any(not isinstance(processor, ErrorHygieneSpanProcessor) for processor in processors)

@@ -18,10 +18,11 @@ from .capture import capture, qualified_name
 from .classify import classify
 from .context import ContextBuffer, bound_buffer
 from .conventions import Kind, canonical, recognise
-from .current import machine
 from .forensics.recall import matching
 from .forensics.segment import RecordKind
 from .forensics.store import Writer, writers
+from .machine.current import machine
+from .machine.splitter import Report, summary_of_node
 from .model import (
     Bucket,
     Classification,
@@ -35,7 +36,6 @@ from .model import (
 )
 from .recording import failed_of, record, record_alone
 from .redact import mask
-from .splitter import Report, summary_of_node
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("capture", "classify", "conventions", "redact", "summary"),
     ("context", "forensics"),
     ("machine",),
-    ("recording",),
+    ("recording", "wrapping"),
     ("boundary", "verbs", "installer"),
     ("cli", "testing"),
 )

@@ -12,7 +12,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, conversation, processor, recall, tool_call
+from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, conversation, recall, tool_call
+from otel_error_hygiene.machine import processor
 from tests.conftest import Rig
 
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "c1"}

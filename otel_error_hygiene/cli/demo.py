@@ -25,8 +25,8 @@ from ..context.buffer import RECOVERED
 from ..errors import HygieneError
 from ..forensics.store import label_of
 from ..installer import exporter_from_environment
+from ..machine.processor import ErrorHygieneSpanProcessor
 from ..model import ForensicRecord
-from ..processor import ErrorHygieneSpanProcessor
 from ..settings import Settings
 from ..verbs import recall
 from .demo_agent import Run, run_agent

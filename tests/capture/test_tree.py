@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from otel_error_hygiene.capture import Limits, capture, fingerprint, format_node, qualified_name, safe_str
 from otel_error_hygiene.capture.tree import DEFAULT_LIMITS
 from otel_error_hygiene.forensics.record import dumps, loads
+from otel_error_hygiene.machine.nouns import plain_node
 from otel_error_hygiene.model import ExceptionNode
-from otel_error_hygiene.splitter import _plain_node
 
 EMPTY: dict[str, int] = {}
 
@@ -312,7 +312,7 @@ def test_class_names_are_bounded_and_harmless(name: str) -> None:
     node, _ = capture(raised(lambda: _raise(kind("x"))))
     assert len(node.type) <= 200
     assert "ValueError" in node.class_names
-    assert len(dumps(_plain_node(node))) < 20_000
+    assert len(dumps(plain_node(node))) < 20_000
     assert len(fingerprint(node)) == 16
 
 
@@ -379,7 +379,7 @@ def test_any_tree_is_captured_within_its_bounds(error: BaseException, limits: Li
     assert size(node) <= max(limits.max_exceptions, 1)
     assert format_node(node)
     assert fingerprint(node) == fingerprint(node)
-    assert node == ExceptionNode.model_validate(loads(dumps(_plain_node(node))))
+    assert node == ExceptionNode.model_validate(loads(dumps(plain_node(node))))
 
 
 @pytest.mark.parametrize("depth", [10, 150, 900])
@@ -392,7 +392,7 @@ def test_groups_of_groups_are_captured_at_any_depth(depth: int) -> None:
     assert (depth > 100) == truncated
     assert min(depth + 1, 40) == size(node)
     assert format_node(node)
-    assert node == ExceptionNode.model_validate(loads(dumps(_plain_node(node))))
+    assert node == ExceptionNode.model_validate(loads(dumps(plain_node(node))))
 
 
 def test_capture_of_32_frames_takes_tens_of_microseconds() -> None:

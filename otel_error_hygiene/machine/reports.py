@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple
 
-from .model import ErrorSummary, ExceptionNode
+from ..model import ErrorSummary, ExceptionNode
 from .splitter import Report
 
 _MAX_OPEN = 10_000

@@ -1,4 +1,4 @@
-"""Is the exception that is being handled while a span ends the span's own?
+"""Look at a span: its attributes, whether it says anything at all, and whether a live exception is its own.
 
 ``sys.exc_info()`` in ``on_end`` also shows an exception that somebody further out is handling, so it is
 trusted only when it agrees with what the span says (measured: facts of the SDK, "who records what").
@@ -7,14 +7,18 @@ trusted only when it agrees with what the span says (measured: facts of the SDK,
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import StatusCode
 
-from . import semconv
-from .capture import qualified_name, safe_str
+from .. import semconv
+from ..capture import qualified_name, safe_str
+from ..conventions import untroubled
 
 _LONG = 64
+_ERROR = StatusCode.ERROR
 
 
 def live_exception(span: ReadableSpan) -> BaseException | None:
@@ -57,3 +61,28 @@ def _passes_through_use_span(error: BaseException) -> bool:
     # use_span() records no BaseException; the traceback of one that passes through it begins in its frame.
     traceback = error.__traceback__
     return traceback is not None and traceback.tb_frame.f_code.co_name == "use_span"
+
+
+def plain_attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    """Return a span's attributes as they stand."""
+    # The public property wraps the mapping twice, which costs more than all our look-ups.
+    try:
+        return span._attributes._dict  # type: ignore[union-attr, no-any-return]  # noqa: SLF001
+    except AttributeError:
+        return span.attributes or {}
+
+
+def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
+    """Tell, for the price of a few look-ups, that nothing about a span hints at anything but success."""
+    events = getattr(span, "_events", None)
+    if events is None or len(events) or not untroubled(attributes):
+        return False
+    return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
+
+
+def stack_was_cut(event: Event) -> bool:
+    """Tell whether the SDK's limits cut an event's stack text: one of its last lines names the exception."""
+    values = event.attributes or {}
+    kind, message = str(values.get(semconv.EXCEPTION_TYPE, "")), values.get(semconv.EXCEPTION_MESSAGE)
+    tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(message)) :]
+    return not any(f"{start}{kind.rpartition('.')[2]}" in tail for start in ("\n", "| ", "."))

@@ -6,7 +6,6 @@ cost; a failed tool call, what resolves it, and what ends after it in its trace 
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -16,15 +15,13 @@ from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.trace import StatusCode
 
-from . import semconv
-from ._guard import fault, faults
-from .capture import Limits, capture
-from .context import ContextBuffer, Conversations, bound_buffer
-from .conventions import (
+from .._guard import fault, faults
+from ..capture import Limits, capture
+from ..context import ContextBuffer, Conversations, bound_buffer
+from ..conventions import (
     Convention,
     Evidence,
     Kind,
@@ -34,25 +31,25 @@ from .conventions import (
     recognise,
     unmarked,
     unnamed,
-    untroubled,
 )
+from ..errors import ConfigurationError
+from ..forensics.courier import Courier
+from ..forensics.outbox import Outbox
+from ..forensics.proof import Sender, sender_for
+from ..forensics.segment import State
+from ..forensics.store import LOCAL, WAITING, sweep
+from ..model import Outcome, Stats, ToolCall
+from ..redact import sanitize_name
+from ..settings import Settings
+from .counts import Counts
 from .current import Handover, follow_forks, handovers, made_current, no_longer_current
-from .errors import ConfigurationError
-from .forensics.courier import Courier
-from .forensics.outbox import Outbox
-from .forensics.proof import Sender, sender_for
-from .forensics.segment import State
-from .forensics.store import LOCAL, WAITING, sweep
 from .healthy import HealthyPath
-from .live import live_exception
-from .model import Outcome, Stats, ToolCall
-from .redact import sanitize_name
+from .look import live_exception, plain_attributes, says_nothing, stack_was_cut
+from .nouns import node_of_event, node_of_text
 from .reports import Reports
-from .settings import Settings
-from .splitter import Counts, Failed, Report, Split, Splitter, node_of_event, node_of_text
+from .splitter import Failed, Report, Split, Splitter
 
 _MAX_FAILED_TRACES = 10_000
-_ERROR = StatusCode.ERROR
 
 
 class ErrorHygieneSpanProcessor(SpanProcessor):
@@ -84,6 +81,8 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             "kept here, exported by nobody" if sender is None else sender.label,
             max_bytes=self.settings.store_max_bytes,
             fsync=self.settings.fsync,
+            # Where no courier sweeps, the outbox expires its own.
+            retention_seconds=self.settings.retention_seconds if sender is None else None,
         )
         self.splitter = Splitter(self._outbox, self.settings, self._counts)
         self.conversations = Conversations(
@@ -121,7 +120,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             if buffer is not None:
                 context = span.context
                 self.conversations.opened(context.trace_id, context.span_id, buffer)
-            elif not unnamed(attributes := _plain_attributes(span)):
+            elif not unnamed(attributes := plain_attributes(span)):
                 self.conversations.named(span.context.trace_id, attributes)
         except Exception as error:
             fault("on_start", error)
@@ -130,7 +129,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Recognise, and split or resolve; whatever is not kept goes the stock way."""
         kept = False
         try:
-            attributes = _plain_attributes(span)
+            attributes = plain_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
             if self._open or self._reports_open or self._failed or not unmarked(attributes):
                 kept = self._observe(span, attributes)
@@ -149,7 +148,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         found = recognise(attributes)
         if found is not None and found[0] is Kind.TOOL:
             handed = handovers.get(span_id) if handovers else None
-            if handed is None and report is None and _says_nothing(span, attributes):
+            if handed is None and report is None and says_nothing(span, attributes):
                 buffer = bound
                 if buffer is None and self.conversations.any:
                     buffer = self.conversations.route(context.trace_id, None, attributes)
@@ -231,7 +230,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         lost = "closed" if self._shut_down else None if self._sampled(span) else "unsampled"
         try:
             split = self.splitter.split(failed, span, span.resource, buffer, lost=lost, end_ns=span.end_time)
-        except Exception:
+        except BaseException:  # an interrupt, too, must not unbalance the counts
             self._counts.loss("internal")
             raise
         if handed is None:
@@ -262,7 +261,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         truncated = False
         if live is not None:
             # With an event the stack stands there, unless the SDK's limits cut it.
-            limits = self._limits if event is None or _stack_was_cut(event) else self._limits._replace(max_frames=0)
+            limits = self._limits if event is None or stack_was_cut(event) else self._limits._replace(max_frames=0)
             node, truncated = capture(live, limits)
         elif event is not None:
             node = node_of_event(event)
@@ -398,27 +397,3 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         elif self._courier is not None and split.plain is not None:
             self._courier.try_from_memory(split.plain, resource)
         self._wake()
-
-
-def _plain_attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    # The public property wraps the mapping twice, which costs more than all our look-ups.
-    try:
-        return span._attributes._dict  # type: ignore[union-attr, no-any-return]  # noqa: SLF001
-    except AttributeError:
-        return span.attributes or {}
-
-
-def _says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
-    """Tell, for the price of a few look-ups, that nothing about a span hints at anything but success."""
-    events = getattr(span, "_events", None)
-    if events is None or len(events) or not untroubled(attributes):
-        return False
-    return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
-
-
-def _stack_was_cut(event: Event) -> bool:
-    """Tell whether the SDK's limits cut an event's stack text: one of its last lines names the exception."""
-    values = event.attributes or {}
-    kind, message = str(values.get(semconv.EXCEPTION_TYPE, "")), values.get(semconv.EXCEPTION_MESSAGE)
-    tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(message)) :]
-    return not any(f"{start}{kind.rpartition('.')[2]}" in tail for start in ("\n", "| ", "."))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from ._guard import say_once
-from .forensics.proof import export_lock
+from .._guard import say_once
+from ..forensics.proof import export_lock
 
 
 class _Watched(SpanExporter):

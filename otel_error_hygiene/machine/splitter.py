@@ -6,31 +6,31 @@ loss was counted.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 
-from . import semconv
-from ._guard import say_once
-from .capture import fingerprint
-from .classify import classify
-from .context import ContextBuffer, Told
-from .conventions import digest
-from .forensics.outbox import Outbox, Refused
-from .forensics.record import VERSION, Plain, of_span
-from .forensics.segment import RecordKind
-from .model import Classification, ErrorSummary, ExceptionNode, ToolCall
-from .redact import mask, mask_attributes, mask_end, mask_start, sanitize, sanitize_name
-from .settings import Settings
-from .summary import summary_of
+from .. import semconv
+from .._guard import say_once
+from ..capture import fingerprint
+from ..classify import classify
+from ..context import ContextBuffer, Told
+from ..conventions import digest
+from ..forensics.outbox import Outbox, Refused
+from ..forensics.record import VERSION, Plain, of_span
+from ..forensics.segment import RecordKind
+from ..model import Classification, ErrorSummary, ExceptionNode, ToolCall
+from ..redact import mask, mask_attributes, mask_end, mask_start, sanitize, sanitize_name
+from ..settings import Settings
+from ..summary import summary_of
+from .counts import Counts
+from .nouns import masked, plain_call, plain_node, plain_summary
 
 
 class Failed(NamedTuple):
@@ -63,34 +63,6 @@ class Split(NamedTuple):
     plain: Plain | None
     """The record, None when there is no store."""
     durable: bool
-
-
-class Counts:
-    """Counts of one processor. One lock; increments only."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.seen = 0
-        self.unrouted = 0
-        self.truncated = 0
-        self.lost: Counter[str] = Counter()
-
-    def failure(self, *, truncated: bool = False) -> None:
-        """Count a failed tool call."""
-        with self._lock:
-            self.seen += 1
-            self.truncated += truncated
-
-    def loss(self, reason: str, count: int = 1) -> None:
-        """Count failures whose record is not durable."""
-        if count:
-            with self._lock:
-                self.lost[reason] += count
-
-    def unroutable(self) -> None:
-        """Count a failure that no agent was told of."""
-        with self._lock:
-            self.unrouted += 1
 
 
 class Splitter:
@@ -130,7 +102,7 @@ class Splitter:
             end_ns: When the call failed, nanoseconds since the epoch; None: now.
         """
         now_ns = time.time_ns()
-        node = _masked(failed.node)
+        node = masked(failed.node)
         print_ = fingerprint(node)
         tool = sanitize_name(failed.call.tool)
         key = (tool, digest(failed.call.arguments), print_)
@@ -159,7 +131,7 @@ class Splitter:
                 self._counts.loss(reason)
                 durable, record_id = False, 0
                 summary = summary.model_copy(update={"ref": None})
-                plain["failure"].update(summary=_plain_summary(summary), line=str(summary))
+                plain["failure"].update(summary=plain_summary(summary), line=str(summary))
         if buffer is None:
             if durable:
                 self._counts.unroutable()
@@ -178,9 +150,9 @@ class Splitter:
         plain = dict(report.plain)
         plain["span"] = self._span_plain(span, resource)
         if failed is not None and not report.plain["failure"]["exception"]["frames"]:
-            node = _masked(failed.node)
+            node = masked(failed.node)
             if node.frames or node.cause is not None:
-                plain["failure"] = {**plain["failure"], "exception": _plain_node(node)}
+                plain["failure"] = {**plain["failure"], "exception": plain_node(node)}
         return self._append(RecordKind.FAILURE, report.record_id, plain, resource) is None
 
     def synthetic_span(self, failed: Failed, parent: SpanContext | None, resource: Resource) -> Plain | None:
@@ -257,15 +229,15 @@ class Splitter:
             "span": plain_span,
             "failure": {
                 "at": now_ns,
-                "call": _plain_call(failed.call),
-                "summary": _plain_summary(summary),
+                "call": plain_call(failed.call),
+                "summary": plain_summary(summary),
                 "line": str(summary),
                 "fingerprint": print_,
                 "conversation": None if buffer is None else buffer.conversation,
                 "type": node.type,
                 "message": node.message,
                 "stacktrace": mask_end(failed.stacktrace, self._settings.max_stacktrace_chars),
-                "exception": _plain_node(node),
+                "exception": plain_node(node),
                 "escaped": failed.escaped,
                 "told_at": None if buffer is None else now_ns,
             },
@@ -331,24 +303,6 @@ def summary_of_node(  # noqa: PLR0913  (one noun's fields)
     )
 
 
-def node_of_event(event: Event) -> ExceptionNode:
-    """Make a node of an exception event."""
-    values = event.attributes or {}
-    return ExceptionNode.model_construct(
-        type=str(values.get(semconv.EXCEPTION_TYPE) or "Exception"),
-        message=str(values.get(semconv.EXCEPTION_MESSAGE) or ""),
-    )
-
-
-def node_of_text(error_type: str | None, description: str | None) -> ExceptionNode:
-    """Make a node of a span's own words: its ``error.type`` and its status description."""
-    text = description or ""
-    kind, colon, rest = text.partition(": ")
-    if error_type is None and colon and kind.replace(".", "").isidentifier():
-        return ExceptionNode.model_construct(type=kind, message=rest)
-    return ExceptionNode.model_construct(type=error_type or "_OTHER", message=text)
-
-
 def _ids(span: ReadableSpan | Plain | None) -> tuple[int, int]:
     if span is None:
         return 0, 0
@@ -362,44 +316,3 @@ def _root(node: ExceptionNode) -> ExceptionNode:
     while node.cause is not None:
         node = node.cause
     return node
-
-
-def _plain_call(call: ToolCall) -> Plain:
-    plain = dict(call.__dict__)
-    if call.arguments is not None:
-        plain["arguments"] = mask(call.arguments)
-    return plain
-
-
-def _plain_summary(summary: ErrorSummary) -> Plain:
-    plain = dict(summary.__dict__)
-    for name in ("error_class", "bucket", "recoverable"):
-        plain[name] = plain[name].value
-    plain["timestamp"] = summary.timestamp.isoformat()
-    return plain
-
-
-def _plain_node(node: ExceptionNode) -> Plain:
-    plain = dict(node.__dict__)
-    for name in ("cause", "context"):
-        if plain[name] is not None:
-            plain[name] = _plain_node(plain[name])
-    if node.group:
-        plain["group"] = [_plain_node(member) for member in node.group]
-    return plain
-
-
-def _masked(node: ExceptionNode) -> ExceptionNode:
-    """Return the tree with secrets hidden in messages and notes; the same tree when there are none."""
-    update: dict[str, Any] = {}
-    for name in ("cause", "context"):
-        before = getattr(node, name)
-        if before is not None and (after := _masked(before)) is not before:
-            update[name] = after
-    if (message := mask(node.message)) is not node.message:
-        update["message"] = message
-    if node.notes:
-        update["notes"] = tuple(mask(note) for note in node.notes)
-    if node.group:
-        update["group"] = tuple(_masked(member) for member in node.group)
-    return node.model_copy(update=update) if update else node

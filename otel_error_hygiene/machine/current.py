@@ -14,11 +14,12 @@ from typing import Protocol
 
 from opentelemetry.sdk.resources import Resource
 
-from .context import Conversations
-from .model import ErrorSummary, ExceptionNode
+from ..context import Conversations
+from ..model import ErrorSummary, ExceptionNode
+from ..settings import Settings
+from .counts import Counts
 from .reports import Reports
-from .settings import Settings
-from .splitter import Counts, Report, Split, Splitter
+from .splitter import Report, Split, Splitter
 
 
 class Machine(Protocol):

@@ -1,0 +1,34 @@
+"""What is counted: every failure, and every loss (promise P7 of the design)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+
+class Counts:
+    """Counts of one processor. One lock; increments only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.seen = 0
+        self.unrouted = 0
+        self.truncated = 0
+        self.lost: Counter[str] = Counter()
+
+    def failure(self, *, truncated: bool = False) -> None:
+        """Count a failed tool call."""
+        with self._lock:
+            self.seen += 1
+            self.truncated += truncated
+
+    def loss(self, reason: str, count: int = 1) -> None:
+        """Count failures whose record is not durable."""
+        if count:
+            with self._lock:
+                self.lost[reason] += count
+
+    def unroutable(self) -> None:
+        """Count a failure that no agent was told of."""
+        with self._lock:
+            self.unrouted += 1
