@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -59,6 +59,20 @@ class Recoverable(StrEnum):
 class _Frozen(BaseModel):
     # Records outlive versions: what a later or an earlier one wrote besides is passed over.
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @classmethod
+    def made(cls, values: dict[str, Any]) -> Self:
+        """Make one of our own values, without validation: what ``model_construct`` does, at a fifth of its price.
+
+        Args:
+            values: Every field by its name; owned by the noun from now on.
+        """
+        noun = cls.__new__(cls)
+        object.__setattr__(noun, "__dict__", values)
+        object.__setattr__(noun, "__pydantic_fields_set__", set(values))
+        object.__setattr__(noun, "__pydantic_extra__", None)
+        object.__setattr__(noun, "__pydantic_private__", None)
+        return noun
 
 
 class RecordedException(_Frozen):

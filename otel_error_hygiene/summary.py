@@ -104,21 +104,22 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
         span_id: 16 hex digits, or None without a span.
         ref: 8 hex digits that ``recall`` takes, or None when the record is not durable.
     """
-    # Without validation: every value is our own, and this runs on the tool's thread.
-    return ErrorSummary.model_construct(
-        tool=tool,
-        error_class=classification.error_class,
-        bucket=classification.bucket,
-        recoverable=classification.recoverable,
-        hint=hint_of(classification),
-        retry_after_seconds=classification.retry_after_seconds,
-        error=error,
-        message=brief_of(classification),
-        impact=impact,
-        attempt=attempt,
-        timestamp=timestamp,
-        http_status=classification.http_status,
-        trace_id=trace_id,
-        span_id=span_id,
-        ref=ref,
+    return ErrorSummary.made(
+        {
+            "tool": tool,
+            "error_class": classification.error_class,
+            "bucket": classification.bucket,
+            "recoverable": classification.recoverable,
+            "hint": hint_of(classification),
+            "retry_after_seconds": classification.retry_after_seconds,
+            "error": error,
+            "message": brief_of(classification),
+            "impact": impact,
+            "attempt": attempt,
+            "timestamp": timestamp,
+            "http_status": classification.http_status,
+            "trace_id": trace_id,
+            "span_id": span_id,
+            "ref": ref,
+        }
     )

@@ -17,7 +17,7 @@ PACKAGE = Path(otel_error_hygiene.__file__).parent
 # One row per floor, the lowest first. A name is a module or a room (a folder), and is imported from higher rows only;
 # modules of one room may import each other, verbs are strangers.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("semconv", "errors", "_guard"),
+    ("semconv", "errors", "_guard", "_sdk"),
     ("model", "settings"),
     ("capture", "classify", "conventions", "redact", "summary"),
     ("context", "forensics"),

@@ -112,18 +112,19 @@ def _node(
     frames, dropped = _frames(_read(error, "__traceback__"), walk.limits.max_frames)
     if frames and dropped:  # asked for none: they stand elsewhere
         walk.truncated = True
-    # Without validation: our own values, on the tool's thread.
-    return ExceptionNode.model_construct(
-        type=qualified_name(kind),
-        class_names=_class_names(kind),
-        message=_cut(safe_str(error), walk),
-        notes=_notes(error, walk),
-        frames=frames,
-        frames_dropped=dropped,
-        facts=facts_of(error),
-        cause=cause,
-        context=context,
-        group=_members(error, walk, depth + 2) if issubclass(kind, BaseExceptionGroup) else (),
+    return ExceptionNode.made(
+        {
+            "type": qualified_name(kind),
+            "class_names": _class_names(kind),
+            "message": _cut(safe_str(error), walk),
+            "notes": _notes(error, walk),
+            "frames": frames,
+            "frames_dropped": dropped,
+            "facts": facts_of(error),
+            "cause": cause,
+            "context": context,
+            "group": _members(error, walk, depth + 2) if issubclass(kind, BaseExceptionGroup) else (),
+        }
     )
 
 

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import Event
 from opentelemetry.trace import StatusCode
 
 from .. import semconv
+from .._sdk import mapping_of
 from ..model import Outcome
 from ._table import Convention
 
@@ -76,7 +77,11 @@ def outcome_of(
         live: The exception that is passing through the span's end, when that is certain; else None.
     """
     event = next((e for e in reversed(events) if e.name == semconv.EXCEPTION_EVENT), None) if events else None
-    kind = attributes.get(semconv.ERROR_TYPE) if event is None else (event.attributes or {}).get(semconv.EXCEPTION_TYPE)
+    kind = (
+        attributes.get(semconv.ERROR_TYPE)
+        if event is None
+        else mapping_of(event.attributes).get(semconv.EXCEPTION_TYPE)
+    )
     if kind in CANCELLED_TYPES or (live is not None and is_cancellation(live)):
         return _CANCELLED
     if kind is not None or live is not None:

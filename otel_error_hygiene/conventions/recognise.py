@@ -60,12 +60,14 @@ def call_of(convention: Convention, name: str, attributes: Mapping[str, Any]) ->
         name: The span's name, the last resort for the tool's name.
         attributes: The span's attributes.
     """
-    return ToolCall.model_construct(
-        tool=_first(attributes, convention.tool_keys) or _from_name(convention, name),
-        call_id=_first(attributes, convention.call_id_keys),
-        arguments=canonical(next((attributes[k] for k in convention.argument_keys if k in attributes), None)),
-        agent=_first(attributes, ("gen_ai.agent.name",)),
-        conversation=conversation_of(attributes),
+    return ToolCall.made(
+        {
+            "tool": _first(attributes, convention.tool_keys) or _from_name(convention, name),
+            "call_id": _first(attributes, convention.call_id_keys),
+            "arguments": canonical(next((attributes[k] for k in convention.argument_keys if k in attributes), None)),
+            "agent": _first(attributes, ("gen_ai.agent.name",)),
+            "conversation": conversation_of(attributes),
+        }
     )
 
 

@@ -16,6 +16,8 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
+from .._sdk import mapping_of
+
 Plain = dict[str, Any]
 VERSION: Final = 1
 _MAX_DEPTH: Final = 100
@@ -97,7 +99,7 @@ def of_span(span: ReadableSpan, resource: int, attributes: Plain, description: s
         events: Its events as ``[name, time_ns, attributes]``, masked.
     """
     context, parent, scope = span.context, span.parent, span.instrumentation_scope
-    plain: Plain = {
+    values: Plain = {
         "name": span.name,
         "trace": context.trace_id,
         "id": context.span_id,
@@ -111,16 +113,18 @@ def of_span(span: ReadableSpan, resource: int, attributes: Plain, description: s
         "attributes": attributes,
         "events": events,
         "res": resource,
-        "scope": None if scope is None else [scope.name, scope.version, scope.schema_url, dict(scope.attributes or {})],
+        "scope": None
+        if scope is None
+        else [scope.name, scope.version, scope.schema_url, dict(mapping_of(scope.attributes))],
     }
     if context.trace_state:
-        plain["state"] = context.trace_state.to_header()
+        values["state"] = context.trace_state.to_header()
     if span.links:
-        plain["links"] = [
-            [link.context.trace_id, link.context.span_id, link.context.is_remote, dict(link.attributes or {})]
+        values["links"] = [
+            [link.context.trace_id, link.context.span_id, link.context.is_remote, dict(mapping_of(link.attributes))]
             for link in span.links
         ]
-    return plain
+    return values
 
 
 def encodable(value: Any) -> Any:

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from .. import semconv
+from .._sdk import mapping_of, span_attributes
 from ..capture import qualified_name, safe_str
 from ..conventions import untroubled
 
@@ -37,7 +38,7 @@ def live_exception(span: ReadableSpan) -> BaseException | None:
 
 
 def _is_of_event(error: BaseException, event: Event) -> bool:
-    values = event.attributes or {}
+    values = mapping_of(event.attributes)
     kind = values.get(semconv.EXCEPTION_TYPE)
     if kind not in (qualified_name(type(error)), type(error).__name__):
         return False
@@ -50,7 +51,7 @@ def _is_of_event(error: BaseException, event: Event) -> bool:
 
 def _is_of_status(error: BaseException, span: ReadableSpan) -> bool:
     kind, name, text = qualified_name(type(error)), type(error).__name__, safe_str(error)
-    error_type = (span.attributes or {}).get(semconv.ERROR_TYPE)
+    error_type = span_attributes(span).get(semconv.ERROR_TYPE)
     if error_type is not None:
         return error_type in (kind, name)
     description = span.status.description
@@ -63,15 +64,6 @@ def _passes_through_use_span(error: BaseException) -> bool:
     return traceback is not None and traceback.tb_frame.f_code.co_name == "use_span"
 
 
-def plain_attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    """Return a span's attributes as they stand."""
-    # The public property wraps the mapping twice, which costs more than all our look-ups.
-    try:
-        return span._attributes._dict  # type: ignore[union-attr, no-any-return]  # noqa: SLF001
-    except AttributeError:
-        return span.attributes or {}
-
-
 def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
     """Tell, for the price of a few look-ups, that nothing about a span hints at anything but success."""
     events = getattr(span, "_events", None)
@@ -82,7 +74,7 @@ def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
 
 def stack_was_cut(event: Event) -> bool:
     """Tell whether the SDK's limits cut an event's stack text: one of its last lines names the exception."""
-    values = event.attributes or {}
-    kind, message = str(values.get(semconv.EXCEPTION_TYPE, "")), values.get(semconv.EXCEPTION_MESSAGE)
-    tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(message)) :]
-    return not any(f"{start}{kind.rpartition('.')[2]}" in tail for start in ("\n", "| ", "."))
+    values = mapping_of(event.attributes)
+    name = str(values.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
+    tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(values.get(semconv.EXCEPTION_MESSAGE))) :]
+    return f"\n{name}" not in tail and f".{name}" not in tail and f"| {name}" not in tail

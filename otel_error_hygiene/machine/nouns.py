@@ -7,6 +7,7 @@ from typing import Any
 from opentelemetry.sdk.trace import Event
 
 from .. import semconv
+from .._sdk import mapping_of
 from ..forensics.record import Plain
 from ..model import ErrorSummary, ExceptionNode, ToolCall
 from ..redact import mask
@@ -14,7 +15,7 @@ from ..redact import mask
 
 def node_of_event(event: Event) -> ExceptionNode:
     """Make a node of an exception event."""
-    values = event.attributes or {}
+    values = mapping_of(event.attributes)
     return ExceptionNode.model_construct(
         type=str(values.get(semconv.EXCEPTION_TYPE) or "Exception"),
         message=str(values.get(semconv.EXCEPTION_MESSAGE) or ""),

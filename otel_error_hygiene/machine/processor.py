@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from .._guard import fault, faults
+from .._sdk import span_attributes
 from ..capture import Limits, capture
 from ..context import ContextBuffer, Conversations, bound_buffer
 from ..conventions import (
@@ -44,7 +45,7 @@ from ..settings import Settings
 from .counts import Counts
 from .current import Handover, follow_forks, handovers, made_current, no_longer_current
 from .healthy import HealthyPath
-from .look import live_exception, plain_attributes, says_nothing, stack_was_cut
+from .look import live_exception, says_nothing, stack_was_cut
 from .nouns import node_of_event, node_of_text
 from .reports import Reports
 from .splitter import Failed, Report, Split, Splitter
@@ -120,7 +121,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             if buffer is not None:
                 context = span.context
                 self.conversations.opened(context.trace_id, context.span_id, buffer)
-            elif not unnamed(attributes := plain_attributes(span)):
+            elif not unnamed(attributes := span_attributes(span)):
                 self.conversations.named(span.context.trace_id, attributes)
         except Exception as error:
             fault("on_start", error)
@@ -129,7 +130,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Recognise, and split or resolve; whatever is not kept goes the stock way."""
         kept = False
         try:
-            attributes = plain_attributes(span)
+            attributes = span_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
             if self._open or self._reports_open or self._failed or not unmarked(attributes):
                 kept = self._observe(span, attributes)

@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 
 from .. import semconv
 from .._guard import say_once
+from .._sdk import mapping_of, span_attributes
 from ..capture import fingerprint
 from ..classify import classify
 from ..context import ContextBuffer, Told
@@ -248,15 +249,15 @@ class Splitter:
         number = self._outbox.resource(resource or Resource.get_empty())
         events = []
         for event in span.events:
-            values = dict(event.attributes or {})
+            values = mapping_of(event.attributes)
             if without_stack and event.name == semconv.EXCEPTION_EVENT:
-                values.pop(semconv.EXCEPTION_STACKTRACE, None)
+                values = {name: value for name, value in values.items() if name != semconv.EXCEPTION_STACKTRACE}
             events.append([event.name, event.timestamp, self._attributes(values)])
         description = span.status.description
         plain = of_span(
             span,
             number,
-            self._attributes(span.attributes or {}),
+            self._attributes(span_attributes(span)),
             None if description is None else mask_start(description, self._settings.max_message_chars),
             events,
         )
