@@ -46,7 +46,7 @@ from .counts import Counts
 from .current import Handover, follow_forks, handovers, made_current, no_longer_current
 from .healthy import HealthyPath
 from .look import live_exception, says_nothing, stack_was_cut
-from .nouns import node_of_event, node_of_text
+from .nouns import node_of_event, node_of_span
 from .reports import Reports
 from .splitter import Failed, Report, Split, Splitter
 
@@ -267,8 +267,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         elif event is not None:
             node = node_of_event(event)
         else:
-            error_type = (span.attributes or {}).get("error.type")
-            node = node_of_text(None if error_type is None else str(error_type), span.status.description)
+            node = node_of_span(span_attributes(span), span.status.description, call.tool)
         return Failed(call, node, "", live is not None, truncated)
 
     # --- whole traces -------------------------------------------------------------------------
