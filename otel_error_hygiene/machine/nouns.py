@@ -15,7 +15,6 @@ from ..model import ErrorSummary, ExceptionNode, ToolCall
 from ..redact import mask
 from .texts import is_class, spoken, texts_of, typed
 
-
 _LIMITS = Limits(max_frames=0)
 """Of recorded text: the frames stand in the text, which is kept."""
 _UNKNOWN = "_OTHER"
@@ -87,8 +86,8 @@ def node_of_span(attributes: Mapping[str, Any], description: str | None, tool: s
         found = node_of_text(error_type if kind is None or is_class(error_type) else kind, text, tool)
         if found.message or found.cause is not None or (node is None and is_class(found.type)):
             node = found
-            if found.message:
-                break
+        if found.message:
+            break
     return node or ExceptionNode.model_construct(type=error_type or _UNKNOWN, message="")
 
 

@@ -21,6 +21,12 @@ _MAX_HEAD_CHARS: Final = 60
 _CLASS: Final = re.compile(r"(?:[A-Za-z_]\w*\.){0,10}[A-Z]\w*(?:Error|Exception|Timeout|Interrupt|Exit|Warning)")
 _TYPED: Final = re.compile(r"((?:[A-Za-z_]\w*\.){0,10}[A-Za-z_]\w*): ?")
 _REPR: Final = re.compile(rf"({_CLASS.pattern})\((.*)\)", re.DOTALL)
+_HEAD: Final = re.compile(
+    # What frameworks say before the tool's name; any other word there may be evidence ("Permission denied for tool x").
+    r"(?:(?:an?|the|tool|mcp|function|error|failed|failure|exception|occurred|while|when|in|from|to"
+    r"|call|execut|run|invok|us)(?:e|ing|ning)?\W{1,3})+",
+    re.IGNORECASE,
+)
 _AFTER_NAME: Final = re.compile(
     r"['\"`)]{0,2}(?: with (?:parameters|arguments|kwargs|args|inputs?) \{.*?\})?(?:\.? (?:with )?[Ee]rror)?:\s*",
     re.DOTALL,
@@ -46,7 +52,7 @@ def spoken(text: str, tool: str | None) -> str:
     if not tool or not (found := _whole(tool).search(text, 0, _MAX_HEAD_CHARS + len(tool))):
         return text
     head = text[: found.start()]
-    if ":" not in head and (after := _AFTER_NAME.match(text, found.end())):
+    if (not head or _HEAD.fullmatch(head)) and (after := _AFTER_NAME.match(text, found.end())):
         return text[after.end() :]
     return text
 
@@ -58,7 +64,7 @@ def typed(text: str) -> tuple[str | None, str]:
     if text.endswith(")") and len(text) <= _MAX_DATA_CHARS and (found := _REPR.fullmatch(text)):
         value = _literal(found[2]) if found[2] else ""
         return found[1], value if isinstance(value, str) else found[2]
-    if found := _TYPED.match(text):
+    if (found := _TYPED.match(text)) and ("." in found[1] or is_class(found[1])):
         return found[1], text[found.end() :]
     return None, text
 
