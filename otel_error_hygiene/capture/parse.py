@@ -154,24 +154,29 @@ class _Reader:
         frames: list[tuple[str, int, str]] = []
         dropped, syntax = 0, None
         while (line := self._line(depth)) is not None:
-            if not line.startswith("  "):
+            if line.startswith("    "):
+                pass  # half of all lines
+            elif not line.startswith("  "):
                 if line and not line.isspace() and (frames or not line.endswith(HEADER)):
                     break
-            elif line.startswith("  File ") and (found := _FRAME.match(line)):
+            elif line.startswith("  ["):
+                dropped += self._gap(line, frames)
+            elif found := _FRAME.match(line):
                 if found[3] is not None:
                     frames.append((found[1], int(found[2]), found[3]))
                 else:
                     syntax = found[1], int(found[2])  # where a SyntaxError is, which is no frame
-            elif line.startswith("  ["):
-                if (found := _REPEATED.match(line)) and frames:
-                    # Python writes three of them and the count of the others.
-                    repeated, room = int(found[1]), self._limits.max_frames
-                    frames += frames[-1:] * min(repeated, room)
-                    dropped += max(repeated - room, 0)
-                elif found := _LEFT_OUT.match(line):
-                    dropped += int(found[1])
             self._at += 1
         return frames, dropped, syntax
+
+    def _gap(self, line: str, frames: list[tuple[str, int, str]]) -> int:
+        """Put elided repeats back, as many as there is room for; return how many frames stay left out."""
+        if (found := _REPEATED.match(line)) and frames:
+            repeated, room = int(found[1]), self._limits.max_frames
+            frames += frames[-1:] * min(repeated, room)
+            return max(repeated - room, 0)
+        found = _LEFT_OUT.match(line)
+        return int(found[1]) if found else 0
 
     def _message(self, depth: int) -> list[str]:
         """Read the further lines of a message, and the notes."""
@@ -260,6 +265,11 @@ def parse_stack(text: str, limits: Limits = DEFAULT_LIMITS, *, message: str | No
         return node
     notes = node.message[len(message) + 1 :].split("\n")
     return node.model_copy(update={"message": message, "notes": tuple(notes[:MAX_NOTES])})
+
+
+def holds_stack(text: str) -> bool:
+    """Tell whether a text has the first line of a traceback in it."""
+    return HEADER in text
 
 
 def unfolded(kind: str | None, message: str, limits: Limits = DEFAULT_LIMITS) -> ExceptionNode | None:

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from .._guard import fault, faults
 from .._sdk import span_attributes
-from ..capture import Limits, capture
+from ..capture import Limits, capture, holds_stack
 from ..context import ContextBuffer, Conversations, bound_buffer
 from ..conventions import (
     Convention,
@@ -259,7 +259,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
 
     def _failed_of(self, span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None) -> Failed:
         event = evidence.event
-        truncated = False
+        truncated, stack = False, ""
         if live is not None:
             # With an event the stack stands there, unless the SDK's limits cut it.
             limits = self._limits if event is None or stack_was_cut(event) else self._limits._replace(max_frames=0)
@@ -267,8 +267,10 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         elif event is not None:
             node = node_of_event(event)
         else:
-            node = node_of_span(span_attributes(span), span.status.description, call.tool)
-        return Failed(call, node, "", live is not None, truncated)
+            description = span.status.description or ""
+            node = node_of_span(span_attributes(span), description, call.tool)
+            stack = description if holds_stack(description) else ""
+        return Failed(call, node, stack, live is not None, truncated)
 
     # --- whole traces -------------------------------------------------------------------------
 
