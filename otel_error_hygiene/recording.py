@@ -7,7 +7,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span, Tracer, TracerProvider
 
-from .capture import Limits, capture, safe_str
+from .capture import Limits, capture, holds_stack, safe_str
 from .context import ContextBuffer
 from .forensics.segment import RecordKind
 from .machine.current import Machine
@@ -32,7 +32,9 @@ def failed_of(call: ToolCall, error: BaseException | RecordedException, place: M
     """Capture an error in somebody's hands."""
     if isinstance(error, RecordedException):
         node = node_of_recorded(error.type, error.message, error.stacktrace)
-        return Failed(call, node, error.stacktrace, escaped, truncated=False)
+        # A message that is a traceback is kept whole: the node has its last line only.
+        stack = error.stacktrace or (error.message if holds_stack(error.message) else "")
+        return Failed(call, node, stack, escaped, truncated=False)
     node, truncated = capture(error, limits_of(place))
     return Failed(call, node, "", escaped, truncated)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from opentelemetry.sdk.trace import Event
 from opentelemetry.trace import StatusCode
 
-from otel_error_hygiene import RecordedException, conversation, recall, report_error, summarize
+from otel_error_hygiene import RecordedException, conversation, recall, report_error, summarize, tool_call
 from otel_error_hygiene.classify import classify
 from otel_error_hygiene.machine.nouns import node_of_event, node_of_recorded, node_of_span, node_of_text
 from otel_error_hygiene.machine.texts import nameless
@@ -226,7 +228,9 @@ def test_an_event_without_content_has_the_message_of_its_stack() -> None:
         (None, "Permission denied for tool look: ask", "_OTHER", "Permission denied for tool look: ask"),
         (None, "Error (non-fatal): {'tool_name': 'look', 'error': 'late'}", "_OTHER", "late"),
         (None, "{'message': 'Error', 'data': {'tool_name': 'look', 'error': 'late'}}", "_OTHER", "late"),
-        (None, '{"error": {"message": "late"}}', "_OTHER", "late"),
+        (None, '{"tool": "look", "error": "l\\u0061te"}', "_OTHER", "late"),
+        (None, "ok: {'error': 'invalid_auth'}", "_OTHER", "ok: {'error': 'invalid_auth'}"),
+        (None, "{'tool': 'look', 'error': 'cut}", "_OTHER", "{'tool': 'look', 'error': 'cut}"),
         (None, "{broken", "_OTHER", "{broken"),
         (None, "what {is} {this}", "_OTHER", "what {is} {this}"),
     ],
@@ -276,11 +280,40 @@ def test_the_first_text_that_says_something_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "output", ["[" * 9000, "{" * 9000, '{"error": ' * 5000, "{'a': " + "(" * 900 + "}", "\0{}", "x" * 99_999]
+    "output",
+    [
+        "[" * 9000,
+        "{" * 9000,
+        '{"error": ' * 5000,
+        "{'a': " + "(" * 900 + "}",
+        "\0{}",
+        "x" * 99_999,
+        "ValueError('" + "\\\\" * 9000 + ")",
+        "{'tool': 'look', 'error': " + "'\\\\" * 9000 + "}",
+        "E" * 9000 + "(" * 9000 + ")",
+        "{'tool': 'look', 'error': " + "-" * 30_000 + "1}",
+        "ValueError(" + "-" * 30_000 + "1)",
+        "a." * 9000 + ": x",
+    ],
 )
 def test_any_output_is_survived(output: str) -> None:
     """Nested out of all bounds, or no data at all."""
     node_of_span({"output.value": output, "error.type": "tool_error"}, output, "look")
+
+
+@pytest.mark.parametrize(
+    "piece", ["E", "a.", "look ", "look with args {", "{", "'error': '", "E(", "\\", "|", f"{HEADER}\n"]
+)
+def test_five_megabytes_of_words_take_no_time(piece: str) -> None:
+    """The work is bounded wherever a text may be long: measured below 50 ms."""
+    text = piece * (5_000_000 // len(piece))
+    started = time.perf_counter()
+    for error_type in (None, "tool_error", "ValueError"):
+        node_of_text(error_type, text, "look")
+        node_of_text(error_type, f"{text}}}", "look")
+        node_of_text(error_type, f"ValueError({text})", "look")
+        node_of_recorded("E", text, text)
+    assert time.perf_counter() - started < 5
 
 
 def test_a_recorded_exceptions_stack_counts(rig: Rig) -> None:
@@ -296,6 +329,31 @@ def test_a_recorded_exceptions_stack_counts(rig: Rig) -> None:
     assert STACK == record.exception_stacktrace
     assert record.exception is not None
     assert "framework.ToolError < TimeoutError" == types_of(record.exception)
+
+
+def test_a_tool_may_report_a_traceback_as_text(rig: Rig) -> None:
+    """As a worker's answer: the last line is the message, the chain counts, and the record keeps all of it."""
+    with conversation("c") as errors, tool_call("look", tracer_provider=rig.provider) as call:
+        call.fail(STACK)
+    assert "[error] look: connectivity." in errors.render()
+    [record] = [recall(line.partition("ref=")[2]) for line in errors.render().splitlines()]
+    assert record is not None
+    assert record.exception is not None
+    assert STACK == record.exception_stacktrace
+    assert "Error calling tool 'look': no answer" == record.exception_message
+    assert "framework.ToolError < TimeoutError" == types_of(record.exception)
+
+
+def test_a_tools_name_in_a_tree_is_no_evidence() -> None:
+    """In causes, contexts and members; a name that is a plain word stays, for it may be one of the message's own."""
+    text = "cannot use get_rate_limit now"
+    member = ExceptionNode(type="RuntimeError", message=text)
+    inner = ExceptionNode(type="RuntimeError", message=text, context=member)
+    node = ExceptionNode(type="ExceptionGroup", message="2 failed", group=(member, inner), cause=inner)
+    assert ErrorClass.UNKNOWN == class_of(node, "get_rate_limit")
+    assert ErrorClass.RATE_LIMIT == class_of(inner, "limit")
+    assert node is nameless(node, "other_tool")
+    assert node is nameless(node, "")
 
 
 def test_a_span_that_ended_elsewhere_is_told_by_its_texts(rig: Rig) -> None:

@@ -151,9 +151,10 @@ class Splitter:
         resource = span.resource
         plain = dict(report.plain)
         plain["span"] = self._span_plain(span, resource)
-        if failed is not None and not report.plain["failure"]["exception"]["frames"]:
+        known = report.plain["failure"]["exception"]
+        if failed is not None and not known["frames"]:
             node = masked(failed.node)
-            if node.frames or node.cause is not None:
+            if node.frames or (node.cause is not None and known["cause"] is None):
                 plain["failure"] = {**plain["failure"], "exception": plain_node(node)}
         return self._append(RecordKind.FAILURE, report.record_id, plain, resource) is None
 

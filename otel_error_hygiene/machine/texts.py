@@ -18,9 +18,13 @@ from ..model import ExceptionNode
 
 _MAX_DATA_CHARS: Final = 32_768
 _MAX_HEAD_CHARS: Final = 60
+_MAX_NAME_CHARS: Final = 300
 _CLASS: Final = re.compile(r"(?:[A-Za-z_]\w*\.){0,10}[A-Z]\w*(?:Error|Exception|Timeout|Interrupt|Exit|Warning)")
 _TYPED: Final = re.compile(r"((?:[A-Za-z_]\w*\.){0,10}[A-Za-z_]\w*): ?")
 _REPR: Final = re.compile(rf"({_CLASS.pattern})\((.*)\)", re.DOTALL)
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
+_TOOL_KEY: Final = re.compile(r"['\"]tool(?:_?name)?['\"]: ?['\"]")
+_ERROR_KEY: Final = re.compile(rf"['\"]error['\"]: ?({_QUOTED.pattern})", re.DOTALL)
 _HEAD: Final = re.compile(
     # What frameworks say before the tool's name; any other word there may be evidence ("Permission denied for tool x").
     r"(?:(?:an?|the|tool|mcp|function|error|failed|failure|exception|occurred|while|when|in|from|to"
@@ -52,19 +56,20 @@ def spoken(text: str, tool: str | None) -> str:
     if not tool or not (found := _whole(tool).search(text, 0, _MAX_HEAD_CHARS + len(tool))):
         return text
     head = text[: found.start()]
-    if (not head or _HEAD.fullmatch(head)) and (after := _AFTER_NAME.match(text, found.end())):
+    if (not head or _HEAD.fullmatch(head)) and (
+        after := _AFTER_NAME.match(text, found.end(), found.end() + _MAX_DATA_CHARS)
+    ):
         return text[after.end() :]
     return text
 
 
 def typed(text: str) -> tuple[str | None, str]:
     """Split ``Type: message``, ``Type('message')`` or a bare type; the type is None when there is none."""
-    if _CLASS.fullmatch(text):
+    if len(text) <= _MAX_NAME_CHARS and _CLASS.fullmatch(text):
         return text, ""
     if text.endswith(")") and len(text) <= _MAX_DATA_CHARS and (found := _REPR.fullmatch(text)):
-        value = _literal(found[2]) if found[2] else ""
-        return found[1], value if isinstance(value, str) else found[2]
-    if (found := _TYPED.match(text)) and ("." in found[1] or is_class(found[1])):
+        return found[1], _string(found[2]) if _QUOTED.fullmatch(found[2]) else found[2]
+    if (found := _TYPED.match(text, 0, _MAX_NAME_CHARS)) and ("." in found[1] or is_class(found[1])):
         return found[1], text[found.end() :]
     return None, text
 
@@ -89,7 +94,7 @@ def texts_of(attributes: Mapping[str, Any], description: str | None) -> list[tup
 
 def nameless(node: ExceptionNode, tool: str) -> ExceptionNode:
     """Return the tree for the classification: a tool's name in a message is no evidence, whatever words are in it."""
-    if tool.isalpha() and tool.islower():  # a word of the language, such as "search"
+    if not tool or (tool.isalpha() and tool.islower()):  # a word of the language, such as "search"
         return node
     update: dict[str, Any] = {}
     for name in ("cause", "context"):
@@ -98,8 +103,9 @@ def nameless(node: ExceptionNode, tool: str) -> ExceptionNode:
             update[name] = after
     if tool in node.message and (message := _whole(tool).sub("tool", node.message)) != node.message:
         update["message"] = message
-    if node.group:
-        update["group"] = tuple([nameless(member, tool) for member in node.group])
+    members = tuple([nameless(member, tool) for member in node.group])
+    if any(after is not before for before, after in zip(node.group, members, strict=True)):
+        update["group"] = members
     return node.model_copy(update=update) if update else node
 
 
@@ -124,25 +130,18 @@ def _of_output(output: str, *, flagged: bool) -> tuple[str | None, str]:
 
 
 def _in_data(text: str) -> str:
-    """Return the ``error`` of a text that ends in a mapping, as JSON or as Python writes it."""
-    start = text.find("{")
-    if start < 0 or not text.endswith("}") or len(text) > _MAX_DATA_CHARS:
+    """Return the ``error`` of a text that holds a framework's own mapping: one that names the tool beside it."""
+    if len(text) > _MAX_DATA_CHARS or not text.endswith("}") or not _TOOL_KEY.search(text):
         return text
-    data = _literal(text[start:])
-    for _ in range(3):
-        if not isinstance(data, dict):
-            break
-        error = next((data[key] for key in ("error", "data", "message", "detail") if key in data), None)
-        if isinstance(error, str):
-            return error
-        data = error
-    return text
+    found = _ERROR_KEY.search(text)
+    return text if found is None else _string(found[1])
 
 
-def _literal(text: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
+def _string(literal: str) -> str:
+    """Return the value of one quoted string, as JSON or as Python writes it."""
+    for read in (json.loads, ast.literal_eval):  # of one string only: what is nested could exhaust the C stack
         try:
-            return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return str(read(literal))
+        except (ValueError, SyntaxError):
             continue
-    return None
+    return literal[1:-1]
