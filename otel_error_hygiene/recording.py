@@ -7,13 +7,14 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span, Tracer, TracerProvider
 
-from .capture import Limits, capture, safe_str
+from .capture import Limits, capture, holds_stack, safe_str
 from .context import ContextBuffer
 from .forensics.segment import RecordKind
 from .machine.current import Machine
+from .machine.nouns import node_of_recorded
 from .machine.processor import ErrorHygieneSpanProcessor
 from .machine.splitter import Failed, Split
-from .model import ExceptionNode, RecordedException, ToolCall
+from .model import RecordedException, ToolCall
 
 
 def text_of(error: BaseException | RecordedException) -> str:
@@ -30,8 +31,10 @@ def limits_of(place: Machine) -> Limits:
 def failed_of(call: ToolCall, error: BaseException | RecordedException, place: Machine, *, escaped: bool) -> Failed:
     """Capture an error in somebody's hands."""
     if isinstance(error, RecordedException):
-        node = ExceptionNode.model_construct(type=error.type, message=error.message)
-        return Failed(call, node, error.stacktrace, escaped, truncated=False)
+        node = node_of_recorded(error.type, error.message, error.stacktrace)
+        # A message that is a traceback is kept whole: the node has its last line only.
+        stack = error.stacktrace or (error.message if holds_stack(error.message) else "")
+        return Failed(call, node, stack, escaped, truncated=False)
     node, truncated = capture(error, limits_of(place))
     return Failed(call, node, "", escaped, truncated)
 

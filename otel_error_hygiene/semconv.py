@@ -14,6 +14,7 @@ GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
 GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 GEN_AI_TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
+GEN_AI_TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
 GEN_AI_TOOL_STATUS: Final = "gen_ai.tool.status"
 GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
 GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
@@ -28,18 +29,23 @@ MCP_TOOL_ERROR: Final = "tool_error"
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 TOOL_NAME: Final = "tool.name"
 INPUT_VALUE: Final = "input.value"
+OUTPUT_VALUE: Final = "output.value"
 SESSION_ID: Final = "session.id"
 
 # --- OpenLLMetry (opentelemetry-semantic-conventions-ai) ---------------------------------------
 TRACELOOP_SPAN_KIND: Final = "traceloop.span.kind"
 TRACELOOP_ENTITY_NAME: Final = "traceloop.entity.name"
 TRACELOOP_ENTITY_INPUT: Final = "traceloop.entity.input"
+TRACELOOP_ENTITY_OUTPUT: Final = "traceloop.entity.output"
 TRACELOOP_SESSION_ID: Final = "traceloop.association.properties.session_id"
 LLM_REQUEST_TYPE: Final = "llm.request.type"
 
 # --- Flags of other instrumentations ------------------------------------------------------------
 HAYSTACK_TOOL_ERROR: Final = "haystack.tool.error"
+HAYSTACK_TOOL_OUTPUT: Final = "haystack.agent.step.tool.output"
 LANGFUSE_LEVEL: Final = "langfuse.observation.level"
+LANGFUSE_STATUS_MESSAGE: Final = "langfuse.observation.status_message"
+ANTHROPIC_TOOL_RESULT: Final = "anthropic.tool_result.content"
 
 # --- Exceptions and errors (docs/exceptions, docs/registry/attributes/error.md) ----------------
 EXCEPTION_EVENT: Final = "exception"

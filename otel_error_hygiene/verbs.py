@@ -22,7 +22,9 @@ from .forensics.recall import matching
 from .forensics.segment import RecordKind
 from .forensics.store import Writer, writers
 from .machine.current import machine
+from .machine.nouns import node_of_recorded
 from .machine.splitter import Report, summary_of_node
+from .machine.texts import nameless
 from .model import (
     Bucket,
     Classification,
@@ -156,13 +158,13 @@ def summarize(
     """
     del arguments  # kept for hints that name an argument
     if isinstance(error, RecordedException):
-        node = ExceptionNode.model_construct(type=error.type, message=error.message)
+        node = node_of_recorded(error.type, error.message, error.stacktrace)
     else:
         node, _ = capture(error)
     seconds = time.time() if now is None else now.timestamp() if isinstance(now, datetime) else float(now)
     return summary_of_node(
         node,
-        classify(node, now=seconds),
+        classify(nameless(node, tool), now=seconds),
         tool=tool,
         attempt=attempt,
         impact=impact,

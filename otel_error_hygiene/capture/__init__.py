@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from .fingerprint import fingerprint
+from .parse import holds_stack, parse_stack, unfolded
 from .stacktext import format_node
 from .tree import Limits, capture, qualified_name, safe_str
 
-__all__ = ["Limits", "capture", "fingerprint", "format_node", "qualified_name", "safe_str"]
+__all__ = [
+    "Limits",
+    "capture",
+    "fingerprint",
+    "format_node",
+    "holds_stack",
+    "parse_stack",
+    "qualified_name",
+    "safe_str",
+    "unfolded",
+]

@@ -15,8 +15,8 @@ from .._guard import fault
 from ..model import ExceptionNode, Frame
 from .facts import facts_of, inner_of
 
-_HEAD_FRAMES = 10
-_MAX_NOTES = 20
+HEAD_FRAMES = 10
+MAX_NOTES = 20
 _MAX_NAME_CHARS = 200
 _MAX_BASES = 32
 _MAX_DEPTH = 80
@@ -197,8 +197,8 @@ def _notes(error: BaseException, walk: _Walk) -> tuple[str, ...]:
     if not isinstance(notes, Sequence) or isinstance(notes, (str, bytes)):
         return (_cut(_text_of(repr, notes, "__notes__"), walk),)
     try:
-        kept = list(notes[:_MAX_NOTES])
-        walk.truncated |= len(notes) > _MAX_NOTES
+        kept = list(notes[:MAX_NOTES])
+        walk.truncated |= len(notes) > MAX_NOTES
     except Exception as failure:
         return (f"<unreadable notes: {type(failure).__name__}>",)
     return tuple([_cut(_text_of(str, note, "note"), walk) for note in kept])
@@ -218,7 +218,7 @@ def _frames(traceback: TracebackType | None, max_frames: int) -> tuple[tuple[Fra
         fault("capture.frames", failure)
     dropped = len(frames) - max_frames
     if dropped > 0:
-        head = min(_HEAD_FRAMES, max_frames // 2)
+        head = min(HEAD_FRAMES, max_frames // 2)
         frames = frames[:head] + frames[head + dropped :]
     # Plain tuples in the order of Frame: building named ones costs ten times as much; reading back makes them.
     return tuple(frames), max(dropped, 0)  # type: ignore[arg-type]

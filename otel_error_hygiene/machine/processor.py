@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from .._guard import fault, faults
 from .._sdk import span_attributes
-from ..capture import Limits, capture
+from ..capture import Limits, capture, holds_stack
 from ..context import ContextBuffer, Conversations, bound_buffer
 from ..conventions import (
     Convention,
@@ -46,7 +46,7 @@ from .counts import Counts
 from .current import Handover, follow_forks, handovers, made_current, no_longer_current
 from .healthy import HealthyPath
 from .look import live_exception, says_nothing, stack_was_cut
-from .nouns import node_of_event, node_of_text
+from .nouns import node_of_event, node_of_span
 from .reports import Reports
 from .splitter import Failed, Report, Split, Splitter
 
@@ -259,7 +259,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
 
     def _failed_of(self, span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None) -> Failed:
         event = evidence.event
-        truncated = False
+        truncated, stack = False, ""
         if live is not None:
             # With an event the stack stands there, unless the SDK's limits cut it.
             limits = self._limits if event is None or stack_was_cut(event) else self._limits._replace(max_frames=0)
@@ -267,9 +267,10 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         elif event is not None:
             node = node_of_event(event)
         else:
-            error_type = (span.attributes or {}).get("error.type")
-            node = node_of_text(None if error_type is None else str(error_type), span.status.description)
-        return Failed(call, node, "", live is not None, truncated)
+            description = span.status.description or ""
+            node = node_of_span(span_attributes(span), description, call.tool)
+            stack = description if holds_stack(description) else ""
+        return Failed(call, node, stack, live is not None, truncated)
 
     # --- whole traces -------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from ..settings import Settings
 from ..summary import summary_of
 from .counts import Counts
 from .nouns import masked, plain_call, plain_node, plain_summary
+from .texts import nameless
 
 
 class Failed(NamedTuple):
@@ -113,7 +114,7 @@ class Splitter:
         record_id = self._outbox.new_id() if durable and self._outbox is not None else 0
         summary = summary_of_node(
             node,
-            classify(node, now=now_ns / 1e9),
+            classify(nameless(node, failed.call.tool), now=now_ns / 1e9),
             tool=tool,
             attempt=attempt,
             impact=failed.impact,
@@ -150,9 +151,10 @@ class Splitter:
         resource = span.resource
         plain = dict(report.plain)
         plain["span"] = self._span_plain(span, resource)
-        if failed is not None and not report.plain["failure"]["exception"]["frames"]:
+        known = report.plain["failure"]["exception"]
+        if failed is not None and not known["frames"]:
             node = masked(failed.node)
-            if node.frames or node.cause is not None:
+            if node.frames or (node.cause is not None and known["cause"] is None):
                 plain["failure"] = {**plain["failure"], "exception": plain_node(node)}
         return self._append(RecordKind.FAILURE, report.record_id, plain, resource) is None
 
