@@ -26,9 +26,12 @@ class Machine(Protocol):
     """What a boundary needs of a processor."""
 
     conversations: Conversations
-    splitter: Splitter
     reports: Reports
     settings: Settings
+
+    @property
+    def splitter(self) -> Splitter:
+        """Splits one failure two ways."""
 
     def count_failure(self) -> None:
         """Count a failure that no hook will see."""

@@ -15,8 +15,11 @@ from opentelemetry.trace import StatusCode
 
 from .. import semconv
 from .._sdk import mapping_of, span_attributes
-from ..capture import qualified_name, safe_str
-from ..conventions import untroubled
+from ..capture import Limits, capture, qualified_name, safe_str
+from ..conventions import Evidence, untroubled
+from ..model import ToolCall
+from .nouns import node_of_event, node_of_text
+from .splitter import Failed
 
 _LONG = 64
 _ERROR = StatusCode.ERROR
@@ -78,3 +81,22 @@ def stack_was_cut(event: Event) -> bool:
     name = str(values.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
     tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(values.get(semconv.EXCEPTION_MESSAGE))) :]
     return f"\n{name}" not in tail and f".{name}" not in tail and f"| {name}" not in tail
+
+
+def failed_of_span(
+    span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None, limits: Limits
+) -> Failed:
+    """Return what a span tells of its failure, from the best source that it has."""
+    event = evidence.event
+    truncated = False
+    if live is not None:
+        # With an event the stack stands there, unless the SDK's limits cut it.
+        node, truncated = capture(
+            live, limits if event is None or stack_was_cut(event) else limits._replace(max_frames=0)
+        )
+    elif event is not None:
+        node = node_of_event(event)
+    else:
+        error_type = (span.attributes or {}).get(semconv.ERROR_TYPE)
+        node = node_of_text(None if error_type is None else str(error_type), span.status.description)
+    return Failed(call, node, "", live is not None, truncated)
