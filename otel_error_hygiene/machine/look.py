@@ -75,6 +75,11 @@ def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
     return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
 
 
+def ended_badly(span: ReadableSpan) -> bool:
+    """Tell whether a span that is no tool call says that it failed."""
+    return span.status.status_code is _ERROR or any(event.name == semconv.EXCEPTION_EVENT for event in span.events)
+
+
 def stack_was_cut(event: Event) -> bool:
     """Tell whether the SDK's limits cut an event's stack text: one of its last lines names the exception."""
     values = mapping_of(event.attributes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
+from weakref import ref
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -25,10 +26,11 @@ from ..forensics.outbox import Outbox
 from ..forensics.proof import Sender, sender_for
 from ..forensics.segment import State
 from ..forensics.store import LOCAL, WAITING, sweep
-from ..model import Stats
+from ..model import ErrorSummary, Stats, ToolCall
 from ..settings import Settings
 from .current import follow_forks, made_current, no_longer_current
 from .healthy import HealthyPath
+from .lineage import MAX_OPEN
 from .observer import Observer
 from .reports import Reports
 from .splitter import Split, Splitter
@@ -76,6 +78,8 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         self._observer = Observer(self.conversations, self.reports, self._ways, self.settings)
         # The same dictionaries, one attribute away: every span asks them.
         self._open = self.conversations.open
+        self._lineage = self._observer.lineage
+        self._living = self._lineage.open
         self._reports_open = self.reports.open
         self._failed = self._ways.failed
         self._shut_down = False
@@ -97,12 +101,16 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Remember which conversation is bound."""
         try:
+            context = span.context
+            living = self._living
+            living[context.span_id] = ref(span)
+            if len(living) > MAX_OPEN:
+                self._lineage.make_room()
             buffer = bound_buffer.get()
             if buffer is not None:
-                context = span.context
                 self.conversations.opened(context.trace_id, context.span_id, buffer)
             elif not unnamed(attributes := span_attributes(span)):
-                self.conversations.named(span.context.trace_id, attributes)
+                self.conversations.named(context.trace_id, attributes)
         except Exception as error:
             fault("on_start", error)
 
@@ -110,6 +118,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Recognise, and split or resolve; whatever is not kept goes the stock way."""
         kept = False
         try:
+            self._living.pop(span.context.span_id, None)
             attributes = span_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
             if self._open or self._reports_open or self._failed or not unmarked(attributes):
@@ -206,6 +215,14 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
     def count_failure(self) -> None:
         """Count a failure that no hook will see."""
         self._ways.counts.failure()
+
+    def buffer_of(self, span: object, bound: ContextBuffer | None) -> ContextBuffer | None:
+        """Return the buffer that a failure of, or below, an open span concerns."""
+        return self._observer.buffer_of(span, bound) if isinstance(span, ReadableSpan) else bound
+
+    def told_inside(self, span_id: int, call: ToolCall) -> ErrorSummary | None:
+        """Return what was told of a call by a span inside of its open one, or None."""
+        return self._observer.told_inside(span_id, call)
 
     @property
     def folder(self) -> Path | None:

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from ..forensics.courier import Courier
 from ..forensics.outbox import Outbox
+from ..model import ExceptionNode
 from ..settings import Settings
 from .counts import Counts
 from .splitter import Split, Splitter
@@ -55,11 +56,17 @@ class Ways:
             if len(self.failed) > _MAX_FAILED_TRACES:
                 self.failed.popitem(last=False)
 
-    def keep_if_failed(self, span: ReadableSpan) -> bool:
-        """Keep a span that ends in a trace with a failed tool call; True when it went into the outbox."""
+    def keep_if_failed(self, span: ReadableSpan, ref: str | None = None, node: ExceptionNode | None = None) -> bool:
+        """Keep a span that ends in a trace with a failed tool call; True when it went into the outbox.
+
+        Args:
+            span: The span.
+            ref: The record of the failure that it repeats.
+            node: What it knows of that failure.
+        """
         if not self.failed or span.context.trace_id not in self.failed or not self.exports(span):
             return False
-        kept = self.splitter.keep(span)
+        kept = self.splitter.keep(span, ref=ref, node=node)
         self.wake()
         return kept
 
