@@ -41,7 +41,10 @@ class Whose:
         return found
 
     def scope(self, span: ReadableSpan, buffer: ContextBuffer, attributes: Mapping[str, Any]) -> ContextBuffer:
-        """Return the view of the agent that a span works for: the buffer itself, or a nested agent's scope."""
+        """Return the view of the agent that a span works for: the buffer itself, or a nested agent's scope.
+
+        An open span of an agent works for that agent.
+        """
         agents = self._agents(span, buffer)
         own = attributes.get(semconv.GEN_AI_AGENT_NAME)
         if agents and own is not None and agents[-1] is not None and own != agents[-1]:
@@ -49,7 +52,7 @@ class Whose:
         return buffer.scope(agents[-1] or "") if len(agents) > 1 else buffer
 
     def _agents(self, span: ReadableSpan, buffer: ContextBuffer) -> list[str | None]:
-        """Return the agents above a span within its conversation, the outermost first; None for one without a name."""
+        """Return the agents that a span works for in its conversation, the outermost first; None: without a name."""
         agents: list[str | None] = []
         delegated = False
         for each in reversed(self._within(span, buffer)):
@@ -69,8 +72,8 @@ class Whose:
         return agents
 
     def _within(self, span: ReadableSpan, buffer: ContextBuffer) -> list[ReadableSpan]:
-        """Return the open spans above a span that belong to its conversation, the nearest first."""
-        found = []
+        """Return a span and the open ones above it that belong to its conversation, the nearest first."""
+        found = [span]
         for each in self._lineage.above(span):
             bound = self._conversations.open.get(each.context.span_id)
             if bound is not None and bound is not buffer:
