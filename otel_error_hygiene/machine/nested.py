@@ -79,10 +79,12 @@ class Nested:
         self._ended: OrderedDict[int, Known] = OrderedDict()
         """Id of a tool span that ended failed -> its failure, for what ends late inside it."""
 
-    def take(self, span_id: int) -> list[Known] | None:
+    def take(self, span_id: int) -> Sequence[Known]:
         """Return and forget what failed inside a span."""
+        if span_id not in self.climbing:
+            return ()
         with self._lock:
-            return self.climbing.pop(span_id, None)
+            return self.climbing.pop(span_id, ())
 
     def inside(self, span_id: int, call: ToolCall) -> Known | None:
         """Return the last failure of the same call inside a span that is open."""

@@ -64,34 +64,41 @@ class Observer:
         self._nested = Nested(self.lineage)
         self.climbing = self._nested.climbing
 
-    def ended(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
+    def ended(self, span: ReadableSpan, span_id: int, attributes: Mapping[str, Any]) -> bool:
         """Return True when the span went into the outbox."""
-        span_id = span.context.span_id
         bound = self._bound.pop(span_id, None) if self._bound else None
         report = self._reports.take(span_id) if self._reported else None
-        below = self._nested.take(span_id) if self.climbing else None
+        below: Sequence[Known] = ()
+        alone = True
+        if self.climbing:
+            alone, below = False, self._nested.take(span_id)
         found = recognise(attributes)
         if found is not None and found[0] is Kind.TOOL:
             handed = handovers.get(span_id) if handovers else None
-            if handed is None and report is None and not self.climbing and not below and says_nothing(span, attributes):
+            if alone and handed is None and report is None and says_nothing(span, attributes):
                 buffer = bound
                 if buffer is None and self._conversations.any:
                     buffer = self._whose.conversation(span, None, attributes)
-                if buffer is None or (buffer.quiet and not buffer.has_scopes):
+                if buffer is None or buffer.idle:
                     return bool(self._ways.failed) and self._ways.keep_if_failed(span)
-            return self._tool_ended(span, found[1], attributes, bound, handed, report, below or ())
+            return self._tool_ended(span, found[1], attributes, bound, handed, report, below)
+        kind = None if found is None else found[0]
         if below:
-            if found is not None and found[0] is Kind.AGENT:
-                failed = ended_badly(span)
-                below = [each._replace(distant=True, agent_failed=each.agent_failed or failed) for each in below]
-            self._nested.climb(span, below)
+            self._climb(span, kind, below)
         if report is not None:
             return self._complete(span, report, None)
-        if found is not None and found[0] is Kind.MODEL:
+        if kind is Kind.MODEL:
             buffer = self._buffer_of(span, bound, attributes)
             if buffer is not None:
                 buffer.model_called(span.start_time or 0)
         return bool(self._ways.failed) and self._ways.keep_if_failed(span)
+
+    def _climb(self, span: ReadableSpan, kind: Kind | None, below: Sequence[Known]) -> None:
+        """Hand on what failed inside a span that is no tool call's."""
+        if kind is Kind.AGENT:
+            failed = ended_badly(span)
+            below = [each._replace(distant=True, agent_failed=each.agent_failed or failed) for each in below]
+        self._nested.climb(span, below)
 
     def buffer_of(self, span: ReadableSpan, bound: ContextBuffer | None) -> ContextBuffer | None:
         """Return the buffer that a failure below an open span, or of one, concerns."""

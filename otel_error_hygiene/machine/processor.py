@@ -118,11 +118,12 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Recognise, and split or resolve; whatever is not kept goes the stock way."""
         kept = False
         try:
-            self._living.pop(span.context.span_id, None)
+            span_id = span.context.span_id
+            self._living.pop(span_id, None)
             attributes = span_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
             if self._open or self._reports_open or self._failed or not unmarked(attributes):
-                kept = self._observer.ended(span, attributes)
+                kept = self._observer.ended(span, span_id, attributes)
         except Exception as error:
             fault("on_end", error)
         finally:
