@@ -139,8 +139,14 @@ class ToolCallHandle:
         self._set_error(
             error.type if isinstance(error, RecordedException) else qualified_name(type(error)), str(text_of(error))
         )
-        failed = failed_of(self._tool_call(), error, self._machine, escaped=False)
-        split = record(self._machine, failed, self._span, self._buffer, kind=RecordKind.REPORT)
+        call = self._tool_call()
+        told = self._machine.told_inside(self._span.get_span_context().span_id, call)
+        if told is not None:  # by an instrumentation's span of this very call
+            self._handover.summary = told
+            return
+        failed = failed_of(call, error, self._machine, escaped=False)
+        buffer = self._machine.buffer_of(self._span, self._buffer)
+        split = record(self._machine, failed, self._span, buffer, kind=RecordKind.REPORT)
         self._handover.summary = split.summary
         if split.durable and split.plain is not None:
             self._handover.report = Report(split.record_id, split.plain, split.summary)

@@ -28,6 +28,7 @@ MCP_TOOL_ERROR: Final = "tool_error"
 # --- OpenInference (spec/semantic_conventions.md) ----------------------------------------------
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 TOOL_NAME: Final = "tool.name"
+AGENT_NAME: Final = "agent.name"
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 SESSION_ID: Final = "session.id"

@@ -113,14 +113,17 @@ def _report(
     failed = failed_of(call, error, place, escaped=False)
     span = trace.get_current_span()
     context = span.get_span_context()
-    if buffer is None and context.is_valid:
-        buffer = place.conversations.of_trace(context.trace_id)
+    if conversation is None and context.is_valid:
+        buffer = place.buffer_of(span, buffer) or place.conversations.of_trace(context.trace_id)
     waiting = place.reports.waiting(context.span_id)
     if waiting is not None and (waiting.plain["failure"]["type"], waiting.plain["failure"]["message"]) == (
         failed.node.type,
         mask(failed.node.message),
     ):
         return waiting.summary
+    told = place.told_inside(context.span_id, call) if context.is_valid else None
+    if told is not None:
+        return told
     told = place.reports.other_side(context.trace_id, call.tool, call_id, failed.node, by_report=True)
     if told is not None:
         return told

@@ -203,13 +203,27 @@ def run_tool(rig: Rig, agent: str, number: int, *, fails: bool) -> None:
             raise ConnectionError(f"{agent} down {number}")
 
 
-def test_a_pool_without_the_context_loses_no_failure(rig: Rig) -> None:
-    """Spans become roots of traces of their own, with no conversation: recorded, and counted as unrouted."""
-    with conversation("A") as errors, rig.tracer.start_as_current_span("invoke_agent A"), ThreadPoolExecutor(4) as pool:
+@pytest.mark.parametrize("asked", ["before", "after", "never"])
+def test_a_pool_without_the_context_loses_no_failure(rig: Rig, asked: str) -> None:
+    """Spans become roots of traces of their own that name their agent alone: its conversation is its namesake.
+
+    Until somebody asks for that, nobody is told, and the failures count as unrouted.
+    """
+    if asked == "before":
+        rig.processor.conversation("A")
+    with rig.tracer.start_as_current_span("invoke_agent A"), ThreadPoolExecutor(4) as pool:
         for running in [pool.submit(run_tool, rig, "A", n, fails=n % 2 == 0) for n in range(4)]:
             running.result()
     stats = rig.processor.stats()
-    assert (2, 2, 2, "") == (stats.seen, stats.recorded, stats.unrouted, errors.render())
+    assert (2, 2, 0 if asked == "before" else 2) == (stats.seen, stats.recorded, stats.unrouted)
+    if asked != "never":
+        told = rig.processor.conversation("A")
+        assert told is rig.processor.conversation("A")
+        # The numbers in the messages vary: one kind of failure. A success on another thread may have resolved one.
+        assert {summary.tool for summary in told.pending} <= {"search_web"}
+        run_tool(rig, "A", 4, fails=True)
+        assert ["search_web"] == [summary.tool for summary in told.pending]
+        assert stats.unrouted == rig.processor.stats().unrouted
 
 
 def test_a_pool_with_the_context_tells_the_right_conversation(rig: Rig) -> None:

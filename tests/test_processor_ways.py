@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_error_hygiene import ErrorHygieneSpanProcessor, Settings, conversation, recall, tool_call
-from otel_error_hygiene.machine import processor
+from otel_error_hygiene.machine import look as look_module
+from otel_error_hygiene.machine import observer
 from tests.conftest import Rig
 
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "c1"}
@@ -130,9 +131,9 @@ def broken(*_: Any, **__: Any) -> Any:
 
 
 HOOKS: dict[str, tuple[Callable[[Rig], Any], str, str]] = {
-    "recognise": (lambda _: processor, "recognise", "on_end"),
-    "outcome": (lambda _: processor, "outcome_of", "on_end"),
-    "capture": (lambda _: processor, "capture", "on_end"),
+    "recognise": (lambda _: observer, "recognise", "on_end"),
+    "outcome": (lambda _: observer, "outcome_of", "on_end"),
+    "capture": (lambda _: look_module, "capture", "on_end"),
     "route": (lambda rig: rig.processor.conversations, "route", "on_end"),
     "split": (lambda rig: rig.processor.splitter, "split", "on_end"),
     "bound": (lambda rig: rig.processor.conversations, "opened", "on_start"),

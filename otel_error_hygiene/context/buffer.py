@@ -196,6 +196,11 @@ class ContextBuffer:
         """True when a success has nothing to resolve and no turn to pass: the hot path of a healthy agent."""
         return not self._entries and self._rendered_ns is None
 
+    @property
+    def idle(self) -> bool:
+        """True when it is quiet and no nested agent has a view of its own."""
+        return not self._entries and self._rendered_ns is None and not self._scopes
+
     def attempt(self, key: Key, origin: tuple[int, int]) -> int:
         """Return which identical failure this one is, counted from 1 since the last success that resolved it.
 

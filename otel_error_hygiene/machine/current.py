@@ -14,8 +14,8 @@ from typing import Protocol
 
 from opentelemetry.sdk.resources import Resource
 
-from ..context import Conversations
-from ..model import ErrorSummary, ExceptionNode
+from ..context import ContextBuffer, Conversations
+from ..model import ErrorSummary, ExceptionNode, ToolCall
 from ..settings import Settings
 from .counts import Counts
 from .reports import Reports
@@ -26,15 +26,24 @@ class Machine(Protocol):
     """What a boundary needs of a processor."""
 
     conversations: Conversations
-    splitter: Splitter
     reports: Reports
     settings: Settings
+
+    @property
+    def splitter(self) -> Splitter:
+        """Splits one failure two ways."""
 
     def count_failure(self) -> None:
         """Count a failure that no hook will see."""
 
     def recorded_outside(self, split: Split, resource: Resource) -> None:
         """Take a record that a boundary made: deliver it."""
+
+    def buffer_of(self, span: object, bound: ContextBuffer | None) -> ContextBuffer | None:
+        """Return the buffer that a failure of, or below, an open span concerns."""
+
+    def told_inside(self, span_id: int, call: ToolCall) -> ErrorSummary | None:
+        """Return what was told of a call by a span inside of its open one, or None."""
 
     @property
     def folder(self) -> Path | None:
@@ -84,6 +93,14 @@ class _Unattended:
 
     def recorded_outside(self, split: Split, resource: Resource) -> None:
         """Nothing was recorded."""
+
+    def buffer_of(self, span: object, bound: ContextBuffer | None) -> ContextBuffer | None:  # noqa: ARG002
+        """Return what is bound: nothing is known of spans."""
+        return bound
+
+    def told_inside(self, span_id: int, call: ToolCall) -> ErrorSummary | None:  # noqa: ARG002
+        """Return None: nothing is known of spans."""
+        return None
 
 
 _lock = threading.Lock()

@@ -15,8 +15,11 @@ from opentelemetry.trace import StatusCode
 
 from .. import semconv
 from .._sdk import mapping_of, span_attributes
-from ..capture import qualified_name, safe_str
-from ..conventions import untroubled
+from ..capture import Limits, capture, holds_stack, qualified_name, safe_str
+from ..conventions import Evidence, untroubled
+from ..model import ToolCall
+from .nouns import node_of_event, node_of_span
+from .splitter import Failed
 
 _LONG = 64
 _ERROR = StatusCode.ERROR
@@ -72,9 +75,34 @@ def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
     return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
 
 
+def ended_badly(span: ReadableSpan) -> bool:
+    """Tell whether a span that is no tool call says that it failed."""
+    return span.status.status_code is _ERROR or any(event.name == semconv.EXCEPTION_EVENT for event in span.events)
+
+
 def stack_was_cut(event: Event) -> bool:
     """Tell whether the SDK's limits cut an event's stack text: one of its last lines names the exception."""
     values = mapping_of(event.attributes)
     name = str(values.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
     tail = str(values.get(semconv.EXCEPTION_STACKTRACE, ""))[-1000 - len(str(values.get(semconv.EXCEPTION_MESSAGE))) :]
     return f"\n{name}" not in tail and f".{name}" not in tail and f"| {name}" not in tail
+
+
+def failed_of_span(
+    span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None, limits: Limits
+) -> Failed:
+    """Return what a span tells of its failure, from the best source that it has."""
+    event = evidence.event
+    truncated, stack = False, ""
+    if live is not None:
+        # With an event the stack stands there, unless the SDK's limits cut it.
+        node, truncated = capture(
+            live, limits if event is None or stack_was_cut(event) else limits._replace(max_frames=0)
+        )
+    elif event is not None:
+        node = node_of_event(event)
+    else:
+        description = span.status.description or ""
+        node = node_of_span(span_attributes(span), description, call.tool)
+        stack = description if holds_stack(description) else ""
+    return Failed(call, node, stack, live is not None, truncated)

@@ -6,12 +6,10 @@ cost; a failed tool call, what resolves it, and what ends after it in its trace 
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from weakref import ref
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -20,37 +18,23 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from .._guard import fault, faults
 from .._sdk import span_attributes
-from ..capture import Limits, capture, holds_stack
 from ..context import ContextBuffer, Conversations, bound_buffer
-from ..conventions import (
-    Convention,
-    Evidence,
-    Kind,
-    call_of,
-    digest,
-    outcome_of,
-    recognise,
-    unmarked,
-    unnamed,
-)
+from ..conventions import unmarked, unnamed
 from ..errors import ConfigurationError
 from ..forensics.courier import Courier
 from ..forensics.outbox import Outbox
 from ..forensics.proof import Sender, sender_for
 from ..forensics.segment import State
 from ..forensics.store import LOCAL, WAITING, sweep
-from ..model import Outcome, Stats, ToolCall
-from ..redact import sanitize_name
+from ..model import ErrorSummary, Stats, ToolCall
 from ..settings import Settings
-from .counts import Counts
-from .current import Handover, follow_forks, handovers, made_current, no_longer_current
+from .current import follow_forks, made_current, no_longer_current
 from .healthy import HealthyPath
-from .look import live_exception, says_nothing, stack_was_cut
-from .nouns import node_of_event, node_of_span
+from .lineage import MAX_OPEN
+from .observer import Observer
 from .reports import Reports
-from .splitter import Failed, Report, Split, Splitter
-
-_MAX_FAILED_TRACES = 10_000
+from .splitter import Split, Splitter
+from .ways import Ways
 
 
 class ErrorHygieneSpanProcessor(SpanProcessor):
@@ -74,7 +58,6 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             )
         self.settings = settings if settings is not None else Settings()
         self._exporter = exporter
-        self._counts = Counts()
         sender: Sender | None = None if exporter is None else sender_for(exporter)
         self._outbox = Outbox(
             self.settings.store_path,
@@ -85,26 +68,27 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             # Where no courier sweeps, the outbox expires its own.
             retention_seconds=self.settings.retention_seconds if sender is None else None,
         )
-        self.splitter = Splitter(self._outbox, self.settings, self._counts)
+        self._ways = Ways(self._outbox, self.settings)
         self.conversations = Conversations(
             max_lines=self.settings.max_lines,
             max_chars=self.settings.max_chars,
             recovered_note=self.settings.recovered_note,
         )
         self.reports = Reports()
+        self._observer = Observer(self.conversations, self.reports, self._ways, self.settings)
         # The same dictionaries, one attribute away: every span asks them.
         self._open = self.conversations.open
+        self._lineage = self._observer.lineage
+        self._living = self._lineage.open
         self._reports_open = self.reports.open
-        self._failed: OrderedDict[int, None] = OrderedDict()
-        self._failed_lock = threading.Lock()
-        self._limits = Limits(self.settings.max_frames, self.settings.max_exceptions, self.settings.max_message_chars)
+        self._failed = self._ways.failed
         self._shut_down = False
         self._healthy: HealthyPath | None = None
         self._courier: Courier | None = None
         if exporter is not None and sender is not None:
             self._healthy = HealthyPath(exporter)
-            self._courier = Courier(
-                self._outbox, sender, self.settings, lambda count: self._counts.loss("store_removed", count)
+            self._courier = self._ways.courier = Courier(
+                self._outbox, sender, self.settings, lambda count: self._ways.counts.loss("store_removed", count)
             )
             self._courier.start()
         else:
@@ -117,12 +101,16 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Remember which conversation is bound."""
         try:
+            context = span.context
+            living = self._living
+            living[context.span_id] = ref(span)
+            if len(living) > MAX_OPEN:
+                self._lineage.make_room()
             buffer = bound_buffer.get()
             if buffer is not None:
-                context = span.context
                 self.conversations.opened(context.trace_id, context.span_id, buffer)
             elif not unnamed(attributes := span_attributes(span)):
-                self.conversations.named(span.context.trace_id, attributes)
+                self.conversations.named(context.trace_id, attributes)
         except Exception as error:
             fault("on_start", error)
 
@@ -130,174 +118,17 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Recognise, and split or resolve; whatever is not kept goes the stock way."""
         kept = False
         try:
+            span_id = span.context.span_id
+            self._living.pop(span_id, None)
             attributes = span_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
             if self._open or self._reports_open or self._failed or not unmarked(attributes):
-                kept = self._observe(span, attributes)
+                kept = self._observer.ended(span, span_id, attributes)
         except Exception as error:
             fault("on_end", error)
         finally:
             if not kept and self._healthy is not None:
                 self._healthy.on_end(span)
-
-    def _observe(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
-        """Return True when the span went into the outbox."""
-        context = span.context
-        span_id = context.span_id
-        bound = self._open.pop(span_id, None) if self._open else None
-        report = self.reports.take(span_id) if self._reports_open else None
-        found = recognise(attributes)
-        if found is not None and found[0] is Kind.TOOL:
-            handed = handovers.get(span_id) if handovers else None
-            if handed is None and report is None and says_nothing(span, attributes):
-                buffer = bound
-                if buffer is None and self.conversations.any:
-                    buffer = self.conversations.route(context.trace_id, None, attributes)
-                if buffer is None or buffer.quiet:
-                    return bool(self._failed) and self._keep_if_failed(span)
-            return self._tool_ended(span, found[1], attributes, bound, handed, report)
-        if report is not None:
-            return self._complete(span, report, None)
-        if found is not None and found[0] is Kind.MODEL:
-            buffer = self.conversations.route(context.trace_id, bound, attributes)
-            if buffer is not None:
-                buffer.model_called(span.start_time or 0)
-        return bool(self._failed) and self._keep_if_failed(span)
-
-    def _tool_ended(
-        self,
-        span: ReadableSpan,
-        convention: Convention,
-        attributes: Mapping[str, Any],
-        bound: ContextBuffer | None,
-        handed: Handover | None,
-        report: Report | None,
-    ) -> bool:
-        context = span.context
-        buffer = self.conversations.route(context.trace_id, bound, attributes)
-        if buffer is not None:
-            # However it ends: a call after a rendering passes a turn.
-            buffer.tool_called(span.start_time or 0)
-        if handed is not None:
-            handed.handled = True
-            report = handed.report or report
-            if handed.repeats:
-                return self._keep_if_failed(span)
-        live = live_exception(span) if handed is None else handed.error
-        evidence = outcome_of(convention, attributes, span.events, span.status.status_code, live)
-        if report is None and evidence.outcome is Outcome.CANCELLED:
-            return self._keep_if_failed(span)
-        if report is None and evidence.outcome is Outcome.SUCCESS:
-            return self._succeeded(span, convention, attributes, handed, buffer)
-        call = call_of(convention, span.name, attributes)
-        if handed is not None and handed.arguments is not None:
-            call = call.model_copy(update={"arguments": handed.arguments})
-        if handed is not None and handed.captured is not None:
-            node, truncated = handed.captured
-            failed = Failed(call, node, "", handed.escaped, truncated)
-        else:
-            failed = self._failed_of(span, call, evidence, live)
-        if report is not None:
-            if handed is not None:
-                handed.summary = report.summary
-            return self._complete(span, report, failed)
-        return self._fail(span, failed, handed, buffer)
-
-    def _succeeded(
-        self,
-        span: ReadableSpan,
-        convention: Convention,
-        attributes: Mapping[str, Any],
-        handed: Handover | None,
-        buffer: ContextBuffer | None,
-    ) -> bool:
-        if buffer is not None and not buffer.quiet:
-            call = call_of(convention, span.name, attributes)
-            arguments = call.arguments if handed is None or handed.arguments is None else handed.arguments
-            cleared = buffer.resolve(sanitize_name(call.tool), digest(arguments), call.call_id, span.start_time or 0)
-            if cleared and not self._shut_down:
-                kept = self.splitter.keep(span, cleared)
-                self._wake()
-                return kept and self._exports(span)
-        return self._keep_if_failed(span)
-
-    def _fail(self, span: ReadableSpan, failed: Failed, handed: Handover | None, buffer: ContextBuffer | None) -> bool:
-        trace_id, call = span.context.trace_id, failed.call
-        if handed is None:
-            told = self.reports.other_side(trace_id, call.tool, call.call_id, failed.node, by_report=False)
-            if told is not None:
-                return self._keep_if_failed(span)
-        self._counts.failure(truncated=failed.truncated)
-        lost = "closed" if self._shut_down else None if self._sampled(span) else "unsampled"
-        try:
-            split = self.splitter.split(failed, span, span.resource, buffer, lost=lost, end_ns=span.end_time)
-        except BaseException:  # an interrupt, too, must not unbalance the counts
-            self._counts.loss("internal")
-            raise
-        if handed is None:
-            self.reports.told(trace_id, call.tool, call.call_id, failed.node, split.summary, by_report=False)
-        elif handed.summary is None:
-            handed.summary = split.summary
-        return self._recorded(span, split)
-
-    def _recorded(self, span: ReadableSpan, split: Split) -> bool:
-        if split.durable:
-            self._mark_failed(span.context.trace_id)
-        elif self._courier is not None and split.plain is not None and self._exports(span):
-            self._courier.try_from_memory(split.plain, span.resource)
-        self._wake()
-        return self._exports(span)
-
-    def _complete(self, span: ReadableSpan, report: Report, failed: Failed | None) -> bool:
-        """Write a reported failure again, now with its span; nothing more of one whose loss is counted already."""
-        if not report.record_id:
-            return self._keep_if_failed(span)
-        completed = self.splitter.complete(report, span, failed)
-        self._mark_failed(span.context.trace_id)
-        self._wake()
-        return completed and self._exports(span)
-
-    def _failed_of(self, span: ReadableSpan, call: ToolCall, evidence: Evidence, live: BaseException | None) -> Failed:
-        event = evidence.event
-        truncated, stack = False, ""
-        if live is not None:
-            # With an event the stack stands there, unless the SDK's limits cut it.
-            limits = self._limits if event is None or stack_was_cut(event) else self._limits._replace(max_frames=0)
-            node, truncated = capture(live, limits)
-        elif event is not None:
-            node = node_of_event(event)
-        else:
-            description = span.status.description or ""
-            node = node_of_span(span_attributes(span), description, call.tool)
-            stack = description if holds_stack(description) else ""
-        return Failed(call, node, stack, live is not None, truncated)
-
-    # --- whole traces -------------------------------------------------------------------------
-
-    def _sampled(self, span: ReadableSpan) -> bool:
-        return bool(span.context.trace_flags.sampled)
-
-    def _exports(self, span: ReadableSpan) -> bool:
-        """Tell whether a span's way to the backend is the outbox, now that it stands there."""
-        return self._courier is not None and self._sampled(span) and not self._shut_down
-
-    def _mark_failed(self, trace_id: int) -> None:
-        with self._failed_lock:
-            self._failed[trace_id] = None
-            if len(self._failed) > _MAX_FAILED_TRACES:
-                self._failed.popitem(last=False)
-
-    def _keep_if_failed(self, span: ReadableSpan) -> bool:
-        """Keep a span that ends in a trace with a failed tool call."""
-        if not self._failed or span.context.trace_id not in self._failed or not self._exports(span):
-            return False
-        kept = self.splitter.keep(span)
-        self._wake()
-        return kept
-
-    def _wake(self) -> None:
-        if self._courier is not None:
-            self._courier.wake()
 
     # --- what users call ----------------------------------------------------------------------
 
@@ -307,7 +138,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
 
     def stats(self) -> Stats:
         """Return what became of the failures of this process, right as soon as a tool's span has ended."""
-        counts = self._counts
+        counts = self._ways.counts
         counts.loss("store_removed", self._outbox.removed())
         states = self._outbox.states()
         lost = counts.lost + Counter({"discarded": states[State.DISCARDED]})
@@ -361,7 +192,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         """Deliver what the exit's time allows; the rest stays in the store, and healthy spans may go."""
         if self._shut_down:
             return
-        self._shut_down = True
+        self._shut_down = self._ways.closed = True
         deadline = time.monotonic() + self.settings.exit_timeout_millis / 1000
         try:
             if self._courier is not None and self._healthy is not None:
@@ -375,8 +206,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
     def after_fork(self) -> None:
         """In a forked child: its own files, threads and counts."""
         self._outbox.after_fork()
-        self._counts = Counts()
-        self.splitter = Splitter(self._outbox, self.settings, self._counts)
+        self._ways.renew()
         if self._courier is not None:
             self._courier.after_fork()
             self._courier.start()
@@ -385,7 +215,15 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
 
     def count_failure(self) -> None:
         """Count a failure that no hook will see."""
-        self._counts.failure()
+        self._ways.counts.failure()
+
+    def buffer_of(self, span: object, bound: ContextBuffer | None) -> ContextBuffer | None:
+        """Return the buffer that a failure of, or below, an open span concerns."""
+        return self._observer.buffer_of(span, bound) if isinstance(span, ReadableSpan) else bound
+
+    def told_inside(self, span_id: int, call: ToolCall) -> ErrorSummary | None:
+        """Return what was told of a call by a span inside of its open one, or None."""
+        return self._observer.told_inside(span_id, call)
 
     @property
     def folder(self) -> Path | None:
@@ -394,8 +232,10 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
 
     def recorded_outside(self, split: Split, resource: Resource) -> None:
         """Take a record that a boundary made: deliver it."""
-        if split.durable and split.plain is not None:
-            self._mark_failed(split.plain["span"]["trace"])
-        elif self._courier is not None and split.plain is not None:
-            self._courier.try_from_memory(split.plain, resource)
-        self._wake()
+        if split.plain is not None:
+            self._ways.send(split, split.plain["span"]["trace"], resource)
+
+    @property
+    def splitter(self) -> Splitter:
+        """Splits one failure two ways."""
+        return self._ways.splitter

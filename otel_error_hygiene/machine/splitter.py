@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 from .. import semconv
 from .._guard import say_once
 from .._sdk import mapping_of, span_attributes
-from ..capture import fingerprint
+from ..capture import fingerprint, format_node
 from ..classify import classify
 from ..context import ContextBuffer, Told
 from ..conventions import digest
@@ -187,16 +187,40 @@ class Splitter:
             "scope": ["otel_error_hygiene", None, None, {}],
         }
 
-    def keep(self, span: ReadableSpan, cleared: Sequence[Any] = ()) -> bool:
-        """Write a span that must not be lost; False when the store refused it."""
+    def keep(
+        self,
+        span: ReadableSpan,
+        cleared: Sequence[Any] = (),
+        *,
+        ref: str | None = None,
+        node: ExceptionNode | None = None,
+    ) -> bool:
+        """Write a span that must not be lost; False when the store refused it.
+
+        Args:
+            span: The span.
+            cleared: The failures that it resolved.
+            ref: The record of the failure that it repeats, which was told by a span inside of it.
+            node: What it knows of that failure: written as its exception event, where it has none.
+        """
         if self._outbox is None:
             return False
-        plain = {
+        plain: Plain = {
             "v": VERSION,
             "at": time.time_ns(),
             "span": self._span_plain(span, span.resource),
             "cleared": [(trace_id, span_id, ref) for ref, (trace_id, span_id) in cleared],
         }
+        if ref is not None:
+            plain["span"]["attributes"][semconv.REF] = ref
+        if node is not None and node.frames and not any(e.name == semconv.EXCEPTION_EVENT for e in span.events):
+            node = masked(node)
+            values = {
+                semconv.EXCEPTION_TYPE: node.type,
+                semconv.EXCEPTION_MESSAGE: node.message,
+                semconv.EXCEPTION_STACKTRACE: mask_end(format_node(node), self._settings.max_stacktrace_chars),
+            }
+            plain["span"]["events"].append([semconv.EXCEPTION_EVENT, span.end_time, values])
         kind = RecordKind.RECOVERY if cleared else RecordKind.SPAN
         return self._append(kind, self._outbox.new_id(), plain, span.resource) is None
 

@@ -1,0 +1,1 @@
+"""The machine: what the ends of spans mean."""
