@@ -14,7 +14,7 @@ from typing import Protocol
 
 from opentelemetry.sdk.resources import Resource
 
-from ..context import Conversations
+from ..context import Conversations, Rules
 from ..model import ErrorSummary, ExceptionNode
 from ..settings import Settings
 from .counts import Counts
@@ -70,11 +70,7 @@ class _Unattended:
 
     def __init__(self) -> None:
         self.settings = Settings()
-        self.conversations = Conversations(
-            max_lines=self.settings.max_lines,
-            max_chars=self.settings.max_chars,
-            recovered_note=self.settings.recovered_note,
-        )
+        self.conversations = Conversations(rules=Rules.of(self.settings))
         self.splitter = Splitter(None, self.settings, Counts())
         self.reports = Reports()
         self.folder: Path | None = None

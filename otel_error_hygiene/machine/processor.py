@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from .._guard import fault, faults
 from .._sdk import span_attributes
 from ..capture import Limits, capture
-from ..context import ContextBuffer, Conversations, bound_buffer
+from ..context import ContextBuffer, Conversations, Rules, bound_buffer
 from ..conventions import (
     Convention,
     Evidence,
@@ -86,11 +86,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             retention_seconds=self.settings.retention_seconds if sender is None else None,
         )
         self.splitter = Splitter(self._outbox, self.settings, self._counts)
-        self.conversations = Conversations(
-            max_lines=self.settings.max_lines,
-            max_chars=self.settings.max_chars,
-            recovered_note=self.settings.recovered_note,
-        )
+        self.conversations = Conversations(rules=Rules.of(self.settings))
         self.reports = Reports()
         # The same dictionaries, one attribute away: every span asks them.
         self._open = self.conversations.open
