@@ -159,7 +159,9 @@ class ErrorSummary(_Frozen):
     impact: str | None = None
     """A sentence of the caller about what the failure means, or None."""
     attempt: int = 1
-    """1 for the first such failure; N for the Nth identical one without a success between."""
+    """1 for the first such failure; N for the Nth identical one without a success or an escalation between."""
+    escalated: bool = False
+    """It failed the same way too often: the line says to stop, in the place of class and hint."""
     timestamp: datetime
     """When the failure was seen, UTC."""
     http_status: int | None = None
@@ -171,12 +173,29 @@ class ErrorSummary(_Frozen):
     """8 hex digits that ``recall`` takes, or None when the record could not be made durable."""
 
     def __str__(self) -> str:
-        tail = f" (HTTP {self.http_status})" if self.http_status is not None else ""
-        if self.attempt > 1:
-            tail += f" x{self.attempt}"
+        return self.with_remark("")
+
+    def with_remark(self, remark: str) -> str:
+        """Return the line with a few words of ours at its end, within the same bound.
+
+        Args:
+            remark: Begins with a space, or "".
+        """
+        tail = ""
+        if self.escalated:
+            line = (
+                f"[escalate] {self.tool}: failed {self.attempt} times the same way. "
+                "Stop retrying; ask a human or use another approach."
+            )
+        else:
+            line = f"[error] {self.tool}: {self.error_class}. {self.hint}"
+            if self.http_status is not None:
+                tail = f" (HTTP {self.http_status})"
+            if self.attempt > 1:
+                tail += f" x{self.attempt}"
         if self.ref is not None:
             tail += f" ref={self.ref}"
-        line = f"[error] {self.tool}: {self.error_class}. {self.hint}"
+        tail += remark
         room = MAX_LINE_CHARS - len(tail)
         if len(line) > room:
             line = line[: room - 1].rsplit(" ", 1)[0].rstrip() + "…"

@@ -90,6 +90,7 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
     trace_id: str | None = None,
     span_id: str | None = None,
     ref: str | None = None,
+    escalated: bool = False,
 ) -> ErrorSummary:
     """Make the summary of one failure; ``tool``, ``error`` and ``impact`` must have passed the context policy.
 
@@ -97,12 +98,13 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
         classification: What the evidence says.
         tool: Name of the tool.
         error: Class name of the root cause, or the code that stands for it.
-        attempt: 1 for the first such failure, N for the Nth identical one without a success between.
+        attempt: 1 for the first such failure, N for the Nth identical one without a success or an escalation between.
         impact: What the failure means, in the caller's words, or None.
         timestamp: When the failure was seen, UTC.
         trace_id: 32 hex digits, or None without a span.
         span_id: 16 hex digits, or None without a span.
         ref: 8 hex digits that ``recall`` takes, or None when the record is not durable.
+        escalated: It failed the same way too often: the line says to stop.
     """
     return ErrorSummary.made(
         {
@@ -116,6 +118,7 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
             "message": brief_of(classification),
             "impact": impact,
             "attempt": attempt,
+            "escalated": escalated,
             "timestamp": timestamp,
             "http_status": classification.http_status,
             "trace_id": trace_id,

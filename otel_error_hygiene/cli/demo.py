@@ -8,6 +8,7 @@ records go into the user's own store, so that ``list`` and ``show`` find them af
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -113,12 +114,16 @@ def _say_backend(view: View, processor: ErrorHygieneSpanProcessor, run: Run, jae
     )
 
 
+_AGE = re.compile(r" \(\d+ turns? ago\)$")
+"""What a line of an earlier turn says of its age."""
+
+
 def _problems_of_run(run: Run) -> Iterator[str]:
     """Compare what happened with what was to happen."""
     pending: list[str] = []
     for turn in run.turns:
         where = f"Turn {turn.number}"
-        lines = [line for line in turn.ours.splitlines() if line != RECOVERED]
+        lines = [_AGE.sub("", line) for line in turn.ours.splitlines() if line != RECOVERED]
         if lines != pending:
             yield f"{where}: the prompt holds {lines}, and {pending} was pending."
         if (RECOVERED in turn.ours.splitlines()) != (turn.number > 1 and bool(run.turns[turn.number - 2].pruned)):

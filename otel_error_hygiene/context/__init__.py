@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .buffer import Cleared, ContextBuffer, Told
+from .attempts import Attempt
+from .buffer import ContextBuffer
+from .entry import Cleared, Told
+from .rules import Rules
 from .scope import Conversations, bound_buffer
 
-__all__ = ["Cleared", "ContextBuffer", "Conversations", "Told", "bound_buffer"]
+__all__ = ["Attempt", "Cleared", "ContextBuffer", "Conversations", "Rules", "Told", "bound_buffer"]

@@ -12,69 +12,25 @@ import time
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from ..errors import ConfigurationError
-from ..model import MAX_LINE_CHARS, ErrorSummary
+from ..model import ErrorClass, ErrorSummary
 from . import messages
+from .attempts import Attempt, Attempts
+from .children import Children
+from .entry import Cleared, Key, Told
+from .pending import Pending
+from .policies import Success, lanes_of, resolves
+from .rules import Rules
 
 RECOVERED = "[recovered] Previous tool errors resolved. Proceeding with task."
-_MAX_ENTRIES = 1000
+_MAX_ENTRIES = 10_000
 _MAX_BOUNDARIES = 1024
-_MAX_FAILURES = 32
 _MAX_SEEN = 4096
 _MAX_SCOPES = 1000
-
-Key = tuple[str, str | None, str]
-"""Tool, digest of its canonical arguments (None when unknown), fingerprint of the error."""
-
-
-class Told(NamedTuple):
-    """One failure as a buffer takes it in."""
-
-    key: Key
-    summary: ErrorSummary
-    ended_ns: int
-    origin: tuple[int, int]
-    """Trace and span id of the failed call."""
-    call_id: str | None
-
-
-class Cleared(NamedTuple):
-    """One failure that a success resolved."""
-
-    ref: str | None
-    origin: tuple[int, int]
-
-
-class _Failure(NamedTuple):
-    """One of the identical failures that share an entry."""
-
-    ended_ns: int
-    call_id: str | None
-    cleared: Cleared
-
-
-class _Entry:
-    """A pending failure and its repeats: one line, gone when all of them are resolved. Guarded by the buffer's lock."""
-
-    __slots__ = ("failures", "placed", "shown", "summary")
-
-    def __init__(self, told: Told) -> None:
-        self.summary = told.summary
-        self.failures: list[_Failure] = []
-        self.placed = False
-        """As the failed call's own result message."""
-        self.shown = False
-        """In a rendering, or placed."""
-        self.add(told)
-
-    def add(self, told: Told) -> None:
-        if told.summary.attempt >= self.summary.attempt:
-            self.summary = told.summary
-        # Beyond the bound the oldest go, which every success that resolves a later one resolves too.
-        del self.failures[: -_MAX_FAILURES + 1]
-        self.failures.append(_Failure(told.ended_ns, told.call_id, Cleared(told.summary.ref, told.origin)))
+_DEFAULT = Rules()
 
 
 class ContextBuffer:
@@ -82,36 +38,38 @@ class ContextBuffer:
 
     Args:
         conversation: Its id.
-        max_lines: Lines of one rendering, at least 1.
-        max_chars: Characters of one rendering, at least one line's 200.
-        recovered_note: Say for one turn that shown errors are resolved.
+        rules: What holds for it; None: the defaults.
+        **changes: Rules that are other than those, by name.
 
     Raises:
-        ConfigurationError: A bound is too small for a single line.
+        ConfigurationError: There is no such rule, or its value is unusable.
     """
 
-    def __init__(
-        self, conversation: str, *, max_lines: int = 20, max_chars: int = 4000, recovered_note: bool = True
-    ) -> None:
-        if max_lines < 1:
-            raise ConfigurationError(f'"max_lines" is {max_lines}; it must be at least 1')
-        if max_chars < MAX_LINE_CHARS:
-            raise ConfigurationError(f'"max_chars" is {max_chars}; it must be at least {MAX_LINE_CHARS}, one line')
+    def __init__(self, conversation: str, rules: Rules | None = None, **changes: Any) -> None:
+        rules = _DEFAULT if rules is None else rules
+        if changes:
+            try:
+                rules = replace(rules, **changes)
+            except TypeError as error:
+                raise ConfigurationError(f"a rule that does not exist: {error}") from error
         self.conversation = conversation
-        self._max_lines = max_lines
-        self._max_chars = max_chars
-        self._wants_note = recovered_note
+        self._rules = rules
+        self._policy = rules.policy
+        self._max_age_ns = rules.max_age_seconds * 1e9
         self._lock = threading.Lock()
-        self._entries: dict[Key, _Entry] = {}
-        self._attempts: dict[Key, int] = {}
-        self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._pending = Pending(lanes_of(self._policy), _MAX_ENTRIES)
+        self._entries = self._pending.entries
+        self._attempts = Attempts(rules.escalate_after, rules.escalate_transient_after, _MAX_ENTRIES)
+        self._seen: OrderedDict[tuple[int, int], Attempt] = OrderedDict()
         self._boundaries: list[int] = []
         self._had_boundary = False
         self._rendered_ns: int | None = None
         self._note = False
         self._note_shown = False
         self._turns = 0
-        self._scopes: dict[str, ContextBuffer] = {}
+        self._passed_by_call = False
+        """A call has passed the turn of the last rendering, and ``turn()`` has not been said since."""
+        self._children: Children[ContextBuffer] = Children(_MAX_SCOPES)
 
     # --- what the prompt builder uses ---------------------------------------------------------
 
@@ -124,13 +82,14 @@ class ContextBuffer:
     def render(self) -> str:
         """Return the tail block: one line per entry, no header, "" when there is nothing to say.
 
-        The newest lines are kept when a bound bites. Marks what was shown, and is a turn boundary. Calling it again
-        gives the same text until a tool call ends or a turn passes.
+        The newest lines are kept when a bound bites; a line that an earlier turn has shown already is dated. Marks what
+        was shown, and is a turn boundary. Calling it again gives the same text until a tool call ends or a turn passes.
         """
         now = time.time_ns()
         with self._lock:
             self._boundary(now)
             self._rendered_ns = now
+            self._passed_by_call = False
             return "\n".join(self._lines())
 
     def as_messages(self, dialect: str) -> list[messages.Message]:
@@ -155,39 +114,39 @@ class ContextBuffer:
         """
         message = messages.tool_result(str(summary), call_id, dialect)
         with self._lock:
-            for entry in self._entries.values():
-                if entry.summary == summary:
-                    entry.placed = entry.shown = True
+            self._pending.place(summary)
         return message
 
     def turn(self) -> None:
-        """Say that a turn has passed: the model has seen what was pending."""
+        """Say that a turn has passed: the model has seen what was pending.
+
+        Said after a call that has passed the turn of the last rendering, it means that same turn.
+        """
+        now = time.time_ns()
         with self._lock:
-            self._boundary(time.time_ns())
-            self._pass_turn()
+            self._boundary(now)
+            if self._passed_by_call:
+                self._passed_by_call = False
+            else:
+                self._pass_turn()
+            self._age(now)
 
     def clear(self) -> None:
         """Forget all pending failures and notes; their records stay in the store."""
         with self._lock:
-            self._entries.clear()
+            self._pending.clear()
             self._attempts.clear()
             self._note = self._note_shown = False
 
     def scope(self, agent: str) -> ContextBuffer:
         """Return a child agent's own view: its failures and recoveries never reach this one."""
         with self._lock:
-            child = self._scopes.get(agent)
-            if child is None:
-                if len(self._scopes) >= _MAX_SCOPES:
-                    self._scopes.pop(next(iter(self._scopes)))
-                child = ContextBuffer(
-                    self.conversation,
-                    max_lines=self._max_lines,
-                    max_chars=self._max_chars,
-                    recovered_note=self._wants_note,
-                )
-                self._scopes[agent] = child
-            return child
+            return self._children.get(agent, lambda: ContextBuffer(self.conversation, self._rules))
+
+    @property
+    def dropped(self) -> int:
+        """Count of lines that went unresolved because more were pending than the buffer holds."""
+        return self._pending.dropped
 
     # --- what the processor uses --------------------------------------------------------------
 
@@ -199,45 +158,38 @@ class ContextBuffer:
     @property
     def idle(self) -> bool:
         """True when it is quiet and no nested agent has a view of its own."""
-        return not self._entries and self._rendered_ns is None and not self._scopes
+        return not self._entries and self._rendered_ns is None and not self._children
 
-    def attempt(self, key: Key, origin: tuple[int, int]) -> int:
-        """Return which identical failure this one is, counted from 1 since the last success that resolved it.
+    def attempt(self, key: Key, origin: tuple[int, int], error_class: ErrorClass = ErrorClass.UNKNOWN) -> Attempt:
+        """Return which identical failure this one is, and whether its line says to stop.
 
         Args:
             key: What makes failures identical.
             origin: Trace and span id of the failed call; one that is already told counts no more. Zeros: without span.
+            error_class: Decides how many identical failures are too many.
         """
         with self._lock:
-            if origin[1] and origin in self._seen:
-                return self._attempts.get(key, 1)
-            number = self._attempts.pop(key, 0) + 1
-            if len(self._attempts) >= _MAX_ENTRIES:
-                self._attempts.pop(next(iter(self._attempts)))
-            self._attempts[key] = number
-            return number
+            told = self._seen.get(origin) if origin[1] else None
+            return self._attempts.next(key, error_class) if told is None else told
 
     def put(self, told: Told) -> bool:
         """Take in a failure whose record is durable; False when the same span's failure is already told."""
+        now = time.time_ns()
         with self._lock:
-            if told.origin[1] and told.origin in self._seen:
-                return False
-            self._seen[told.origin] = None
-            if len(self._seen) > _MAX_SEEN:
-                self._seen.popitem(last=False)
-            entry = self._entries.pop(told.key, None)
-            if entry is None:
-                entry = _Entry(told)
-                if len(self._entries) >= _MAX_ENTRIES:
-                    self._entries.pop(next(iter(self._entries)))
-            else:
-                entry.add(told)
-                entry.placed = False
-            self._entries[told.key] = entry
+            if told.origin[1]:
+                if told.origin in self._seen:
+                    return False
+                self._seen[told.origin] = Attempt(told.summary.attempt, told.summary.escalated, told.order)
+                if len(self._seen) > _MAX_SEEN:
+                    self._seen.popitem(last=False)
+            dropped = self._pending.put(told, self._turns, now)
+            if dropped is not None:
+                self._attempts.forget(dropped)
+            self._age(now)
             return True
 
     def resolve(self, tool: str, arguments: str | None, call_id: str | None, start_ns: int) -> list[Cleared]:
-        """Prune what a success resolves, by the turn-boundary rule of the design.
+        """Prune what a success resolves: the failures of its own call; of what the model knew, what the policy says.
 
         Args:
             tool: Name of the tool that succeeded.
@@ -248,53 +200,54 @@ class ContextBuffer:
         Returns:
             The failures that it resolved, the oldest first.
         """
+        success = Success(tool, arguments, call_id, start_ns)
         with self._lock:
-            known_ns = self._known_at(start_ns)
-            cleared: list[Cleared] = []
-            for key, entry in list(self._entries.items()):
-                same_call = arguments is not None and key[:2] == (tool, arguments)
-                left: list[_Failure] = []
-                for failure in entry.failures:
-                    known = failure.ended_ns <= known_ns or (call_id is not None and failure.call_id == call_id)
-                    if same_call or known:
-                        cleared.append(failure.cleared)
-                    else:
-                        left.append(failure)
-                entry.failures = left
-                if not left:
-                    del self._entries[key]
-                    self._attempts.pop(key, None)
-                    if entry.shown and self._wants_note:
-                        self._note, self._note_shown = True, False
-            return cleared
+            resolved = self._pending.own(success)
+            known = self._pending.known(success, self._known_at(start_ns))
+        # The policy may be the user's: it runs without the lock, and what is gone when it has answered is passed over.
+        resolved += [held for held in known if resolves(self._policy, held.told, success)]
+        if not resolved:
+            return []
+        with self._lock:
+            removed, emptied = self._pending.remove(resolved)
+            for key, entry in emptied:
+                self._attempts.forget(key)
+                if entry.shown and self._rules.recovered_note:
+                    self._note, self._note_shown = True, False
+        return [Cleared(held.told.summary.ref, held.told.origin) for held in removed]
 
     def model_called(self, start_ns: int) -> None:
         """Note a model call: what had ended before it, the model knew."""
+        now = time.time_ns()
         with self._lock:
             self._boundary(start_ns)
-            self._call_started(start_ns)
+            if self._call_started(start_ns):
+                self._age(now)
 
     def tool_called(self, start_ns: int) -> None:
         """Note a tool call, however it ended: the first one that started after a rendering passes a turn."""
+        now = time.time_ns()
         with self._lock:
             self._call_started(start_ns)
+            self._age(now)
 
     # --- under the lock -----------------------------------------------------------------------
 
     def _lines(self) -> list[str]:
         """Choose what one rendering shows: the newest line, then the note, then older lines while there is room."""
         lines: list[str] = []
-        room, note = self._max_chars + 1, 0
-        for entry in reversed(self._entries.values()):
-            if entry.placed:
-                continue
-            line = str(entry.summary)
+        max_lines = self._rules.max_lines
+        room, note = self._rules.max_chars + 1, 0
+        for entry in self._pending.newest_first():
+            line = entry.line(self._turns)
             room -= len(line) + 1
-            if room < 0 or len(lines) + note == self._max_lines:
+            if room < 0 or len(lines) + note == max_lines:
                 break
             lines.append(line)
             entry.shown = True
-            if len(lines) == 1 and self._note and room > len(RECOVERED) and self._max_lines > 1:
+            if entry.shown_turn is None:
+                entry.shown_turn = self._turns
+            if len(lines) == 1 and self._note and room > len(RECOVERED) and max_lines > 1:
                 room -= len(RECOVERED) + 1
                 note = 1
         lines.reverse()
@@ -303,15 +256,29 @@ class ContextBuffer:
             lines.append(RECOVERED)
         return lines
 
-    def _call_started(self, start_ns: int) -> None:
-        if self._rendered_ns is not None and start_ns >= self._rendered_ns:
+    def _call_started(self, start_ns: int) -> bool:
+        """Pass a turn where a call of the next one has started; True when it did."""
+        passes = self._rendered_ns is not None and start_ns >= self._rendered_ns
+        if passes:
             self._pass_turn()
+            self._passed_by_call = True
+        return passes
 
     def _pass_turn(self) -> None:
         self._turns += 1
         self._rendered_ns = None
         if self._note_shown:
             self._note = self._note_shown = False
+
+    def _age(self, now_ns: int) -> None:
+        """Let go of lines that are too old; nothing is resolved by it, and their records stay."""
+        # The first entry is the one longest not told of.
+        while self._entries:
+            key, entry = next(iter(self._entries.items()))
+            if self._turns - entry.told_turn < self._rules.max_age_turns and now_ns - entry.told_ns < self._max_age_ns:
+                break
+            self._pending.remove_entry(key)
+            self._attempts.forget(key)
 
     def _boundary(self, at_ns: int) -> None:
         self._had_boundary = True

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from opentelemetry.sdk.resources import Resource
 
-from ..context import ContextBuffer, Conversations
+from ..context import ContextBuffer, Conversations, Rules
 from ..model import ErrorSummary, ExceptionNode, ToolCall
 from ..settings import Settings
 from .counts import Counts
@@ -79,11 +79,7 @@ class _Unattended:
 
     def __init__(self) -> None:
         self.settings = Settings()
-        self.conversations = Conversations(
-            max_lines=self.settings.max_lines,
-            max_chars=self.settings.max_chars,
-            recovered_note=self.settings.recovered_note,
-        )
+        self.conversations = Conversations(rules=Rules.of(self.settings))
         self.splitter = Splitter(None, self.settings, Counts())
         self.reports = Reports()
         self.folder: Path | None = None

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from .._guard import fault, faults
 from .._sdk import span_attributes
-from ..context import ContextBuffer, Conversations, bound_buffer
+from ..context import ContextBuffer, Conversations, Rules, bound_buffer
 from ..conventions import unmarked, unnamed
 from ..errors import ConfigurationError
 from ..forensics.courier import Courier
@@ -69,11 +69,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             retention_seconds=self.settings.retention_seconds if sender is None else None,
         )
         self._ways = Ways(self._outbox, self.settings)
-        self.conversations = Conversations(
-            max_lines=self.settings.max_lines,
-            max_chars=self.settings.max_chars,
-            recovered_note=self.settings.recovered_note,
-        )
+        self.conversations = Conversations(rules=Rules.of(self.settings))
         self.reports = Reports()
         self._observer = Observer(self.conversations, self.reports, self._ways, self.settings)
         # The same dictionaries, one attribute away: every span asks them.

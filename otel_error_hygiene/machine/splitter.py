@@ -21,7 +21,7 @@ from .._guard import say_once
 from .._sdk import mapping_of, span_attributes
 from ..capture import fingerprint, format_node
 from ..classify import classify
-from ..context import ContextBuffer, Told
+from ..context import Attempt, ContextBuffer, Told
 from ..conventions import digest
 from ..forensics.outbox import Outbox, Refused
 from ..forensics.record import VERSION, Plain, of_span
@@ -109,14 +109,16 @@ class Splitter:
         tool = sanitize_name(failed.call.tool)
         key = (tool, digest(failed.call.arguments), print_)
         trace_id, span_id = _ids(span)
-        attempt = 1 if buffer is None else buffer.attempt(key, (trace_id, span_id))
+        classification = classify(nameless(node, failed.call.tool), now=now_ns / 1e9)
+        attempt = Attempt() if buffer is None else buffer.attempt(key, (trace_id, span_id), classification.error_class)
         durable = lost is None and self._outbox is not None
         record_id = self._outbox.new_id() if durable and self._outbox is not None else 0
         summary = summary_of_node(
             node,
-            classify(nameless(node, failed.call.tool), now=now_ns / 1e9),
+            classification,
             tool=tool,
-            attempt=attempt,
+            attempt=attempt.number,
+            escalated=attempt.escalated,
             impact=failed.impact,
             timestamp=datetime.fromtimestamp(now_ns / 1e9, UTC),
             trace_id=f"{trace_id:032x}" if trace_id else None,
@@ -139,7 +141,7 @@ class Splitter:
                 self._counts.unroutable()
         else:
             ended = now_ns if end_ns is None else end_ns
-            buffer.put(Told(key, summary, ended, (trace_id, span_id), failed.call.call_id))
+            buffer.put(Told(key, summary, ended, (trace_id, span_id), failed.call.call_id, attempt.order))
         return Split(summary, record_id, plain, durable)
 
     def complete(self, report: Report, span: ReadableSpan, failed: Failed | None) -> bool:
@@ -310,6 +312,7 @@ def summary_of_node(  # noqa: PLR0913  (one noun's fields)
     *,
     tool: str,
     attempt: int = 1,
+    escalated: bool = False,
     impact: str | None = None,
     timestamp: datetime,
     trace_id: str | None = None,
@@ -322,6 +325,7 @@ def summary_of_node(  # noqa: PLR0913  (one noun's fields)
         tool=sanitize_name(tool),
         error=sanitize_name(_root(node).type.rpartition(".")[2], 80),
         attempt=attempt,
+        escalated=escalated,
         impact=None if impact is None else sanitize(impact, 200),
         timestamp=timestamp,
         trace_id=trace_id,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from otel_error_hygiene.context import Cleared, ContextBuffer, Told
+from otel_error_hygiene.context import buffer as buffer_module
 from otel_error_hygiene.errors import ConfigurationError
 from tests.context.told import RECOVERED, fail, line_of, summary_of
 
@@ -75,8 +77,9 @@ def test_a_success_that_resolves_nothing_leaves_the_count(buffer: ContextBuffer)
     assert 2 == fail(buffer).attempt
 
 
-def test_attempts_are_unique_under_threads(buffer: ContextBuffer) -> None:
+def test_attempts_are_unique_under_threads() -> None:
     """Eight threads count one failure: no number is given twice, none is left out."""
+    buffer = ContextBuffer("c", escalate_transient_after=0)
     numbers: list[int] = []
     lock = threading.Lock()
 
@@ -95,8 +98,10 @@ def test_attempts_are_unique_under_threads(buffer: ContextBuffer) -> None:
     assert " x4000 " in buffer.render()
 
 
-def test_a_count_in_use_outlives_a_thousand_others(buffer: ContextBuffer) -> None:
+def test_a_count_in_use_outlives_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on counts drops those that were longest not used."""
+    monkeypatch.setattr(buffer_module, "_MAX_ENTRIES", 1000)
+    buffer = ContextBuffer("c", escalate_transient_after=0)
     for number in range(2500):
         fail(buffer, print_=f"other {number}")
         fail(buffer, "steady")
@@ -109,9 +114,9 @@ def test_the_same_span_is_told_once(buffer: ContextBuffer) -> None:
     assert buffer.put(told)
     assert not buffer.put(told)
     assert 1 == len(buffer.pending)
-    assert 1 == buffer.attempt(told.key, told.origin)
-    assert 1 == buffer.attempt(told.key, (1, 78))
-    assert 2 == buffer.attempt(told.key, (1, 79))
+    assert 1 == buffer.attempt(told.key, told.origin).number
+    assert 1 == buffer.attempt(told.key, (1, 78)).number
+    assert 2 == buffer.attempt(told.key, (1, 79)).number
 
 
 @pytest.mark.parametrize("max_lines", [1, 2, 5])
@@ -272,11 +277,27 @@ def test_an_unknown_dialect_is_a_clear_error(buffer: ContextBuffer, dialect: str
     assert "" == buffer.render()
 
 
-@pytest.mark.parametrize("bounds", [{"max_lines": 0}, {"max_chars": 199}])
-def test_a_bound_that_fits_no_line_is_refused(bounds: dict[str, int]) -> None:
-    """A constructor raises on bad input; a rendering keeps its bounds."""
-    with pytest.raises(ConfigurationError, match=next(iter(bounds))):
-        ContextBuffer("c", **bounds)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"max_lines": 0},
+        {"max_chars": 199},
+        {"escalate_after": 1},
+        {"escalate_transient_after": -1},
+        {"max_age_turns": 0},
+        {"max_age_seconds": 0},
+        {"max_age_seconds": float("nan")},
+        {"prune_policy": "some_tool"},
+        {"prune_policy": None},
+        {"prune_policy": ["never"]},
+        {"max_line": 1},
+    ],
+    ids=str,
+)
+def test_an_unusable_rule_is_refused(rules: dict[str, Any]) -> None:
+    """A constructor raises on bad input, and names it."""
+    with pytest.raises(ConfigurationError, match=next(iter(rules))):
+        ContextBuffer("c", **rules)
 
 
 def test_clear_forgets_lines_notes_and_counts(buffer: ContextBuffer) -> None:
@@ -315,8 +336,10 @@ def test_a_scope_has_the_bounds_of_its_parent() -> None:
     assert 1 == len(child.render().splitlines())
 
 
-def test_everything_is_bounded(buffer: ContextBuffer) -> None:
+def test_everything_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures, repeats, turns, scopes and spans beyond number leave no more behind than the bounds say."""
+    monkeypatch.setattr(buffer_module, "_MAX_ENTRIES", 1000)
+    buffer = ContextBuffer("c", max_age_turns=10_000)
     for number in range(6000):
         fail(buffer, print_=str(number % 3000), call_id=str(number))
         buffer.turn()
@@ -327,7 +350,9 @@ def test_everything_is_bounded(buffer: ContextBuffer) -> None:
     assert 1000 >= len(buffer._attempts)
     assert 1024 >= len(buffer._boundaries)
     assert 4096 >= len(buffer._seen)
-    assert 1000 == len(buffer._scopes)
+    assert 1000 == len(buffer._children)
+    assert 2000 + 1 + 3 * (1000 + 31) >= buffer._pending.indexed()
+    assert 6000 + 1 - 1000 == buffer.dropped
     assert 32 == len(buffer._entries["again", None, "fp"].failures)
     assert 20 == len(buffer.render().splitlines())
     assert len(buffer.render()) <= 4000

@@ -129,6 +129,7 @@ def test_a_damaged_record_is_quarantined_and_the_others_are_delivered(settings: 
     with agent(exporter_to(http), slow(settings)) as made:
         for tool in ("one", "two", "three"):
             made.fail(tool)
+        assert not made.processor.deliver(500)  # and nothing is under way when the bit flips
         assert made.processor.folder is not None
         path = made.processor.folder / "00000001.seg"
         with SegmentReader(path) as reader:

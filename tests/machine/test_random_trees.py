@@ -105,7 +105,7 @@ def seen_by(rig: Rig, run: Run) -> Counter[tuple[str, str]]:
     """Return the lines of a conversation and of its agents' scopes, pruned or not, as the records know them."""
     found: Counter[tuple[str, str]] = Counter()
     buffer = rig.processor.conversation(run.conversation)
-    for scope, view in [("", buffer), *buffer._scopes.items()]:
+    for scope, view in [("", buffer), *buffer._children._kept.items()]:
         found.update((scope, each.tool) for each in view.pending for _ in range(each.attempt))
     return found
 
