@@ -13,8 +13,11 @@ GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
 GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 GEN_AI_TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
 GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
 GEN_AI_TOOL_STATUS: Final = "gen_ai.tool.status"
+GEN_AI_TASK_STATUS: Final = "gen_ai.task.status"
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
 GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
 GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
 EXECUTE_TOOL: Final = "execute_tool"
@@ -28,14 +31,23 @@ MCP_TOOL_ERROR: Final = "tool_error"
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 TOOL_NAME: Final = "tool.name"
 INPUT_VALUE: Final = "input.value"
+OUTPUT_VALUE: Final = "output.value"
 SESSION_ID: Final = "session.id"
 
 # --- OpenLLMetry (opentelemetry-semantic-conventions-ai) ---------------------------------------
 TRACELOOP_SPAN_KIND: Final = "traceloop.span.kind"
 TRACELOOP_ENTITY_NAME: Final = "traceloop.entity.name"
 TRACELOOP_ENTITY_INPUT: Final = "traceloop.entity.input"
-TRACELOOP_SESSION_ID: Final = "traceloop.association.properties.session_id"
+TRACELOOP_ENTITY_OUTPUT: Final = "traceloop.entity.output"
+TRACELOOP_PROPERTIES: Final = "traceloop.association.properties."
+"""Prefix; the name of a property follows."""
 LLM_REQUEST_TYPE: Final = "llm.request.type"
+
+# --- LangChain, whose metadata every instrumentation of it copies -------------------------------
+CONVERSATION_NAMES: Final = ("session_id", "conversation_id", "thread_id")
+"""Names under which metadata tell the conversation, in the order of OpenInference's instrumentation of LangChain."""
+METADATA: Final = "metadata"
+"""OpenInference: the metadata as one JSON object."""
 
 # --- Flags of other instrumentations ------------------------------------------------------------
 HAYSTACK_TOOL_ERROR: Final = "haystack.tool.error"

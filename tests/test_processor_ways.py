@@ -130,7 +130,7 @@ def broken(*_: Any, **__: Any) -> Any:
 
 
 HOOKS: dict[str, tuple[Callable[[Rig], Any], str, str]] = {
-    "recognise": (lambda _: processor, "recognise", "on_end"),
+    "recognise": (lambda _: processor, "recognise_span", "on_end"),
     "outcome": (lambda _: processor, "outcome_of", "on_end"),
     "capture": (lambda _: processor, "capture", "on_end"),
     "route": (lambda rig: rig.processor.conversations, "route", "on_end"),

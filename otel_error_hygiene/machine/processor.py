@@ -23,15 +23,19 @@ from .._sdk import span_attributes
 from ..capture import Limits, capture
 from ..context import ContextBuffer, Conversations, bound_buffer
 from ..conventions import (
+    NAME_ENDS,
+    NAME_STARTS,
     Convention,
     Evidence,
     Kind,
     call_of,
     digest,
     outcome_of,
-    recognise,
+    own,
+    recognise_span,
     unmarked,
     unnamed,
+    with_conversation,
 )
 from ..errors import ConfigurationError
 from ..forensics.courier import Courier
@@ -132,7 +136,15 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         try:
             attributes = span_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
-            if self._open or self._reports_open or self._failed or not unmarked(attributes):
+            if (
+                self._open
+                or self._reports_open
+                or self._failed
+                or not unmarked(attributes)
+                or own.readers
+                or (name := span.name).startswith(NAME_STARTS)
+                or name.endswith(NAME_ENDS)
+            ):
                 kept = self._observe(span, attributes)
         except Exception as error:
             fault("on_end", error)
@@ -146,10 +158,12 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         span_id = context.span_id
         bound = self._open.pop(span_id, None) if self._open else None
         report = self.reports.take(span_id) if self._reports_open else None
-        found = recognise(attributes)
+        found = recognise_span(span, attributes)
         if found is not None and found[0] is Kind.TOOL:
             handed = handovers.get(span_id) if handovers else None
-            if handed is None and report is None and says_nothing(span, attributes):
+            if found[1].given is not None:
+                attributes = with_conversation(attributes, found[1])
+            elif handed is None and report is None and says_nothing(span, attributes):
                 buffer = bound
                 if buffer is None and self.conversations.any:
                     buffer = self.conversations.route(context.trace_id, None, attributes)
@@ -184,12 +198,13 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             if handed.repeats:
                 return self._keep_if_failed(span)
         live = live_exception(span) if handed is None else handed.error
-        evidence = outcome_of(convention, attributes, span.events, span.status.status_code, live)
+        status = span.status
+        evidence = outcome_of(convention, attributes, span.events, status.status_code, live, status.description)
         if report is None and evidence.outcome is Outcome.CANCELLED:
             return self._keep_if_failed(span)
         if report is None and evidence.outcome is Outcome.SUCCESS:
             return self._succeeded(span, convention, attributes, handed, buffer)
-        call = call_of(convention, span.name, attributes)
+        call = call_of(convention, span.name, attributes, span.events)
         if handed is not None and handed.arguments is not None:
             call = call.model_copy(update={"arguments": handed.arguments})
         if handed is not None and handed.captured is not None:
@@ -212,10 +227,10 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         buffer: ContextBuffer | None,
     ) -> bool:
         if buffer is not None and not buffer.quiet:
-            call = call_of(convention, span.name, attributes)
+            call = call_of(convention, span.name, attributes, span.events)
             arguments = call.arguments if handed is None or handed.arguments is None else handed.arguments
             cleared = buffer.resolve(sanitize_name(call.tool), digest(arguments), call.call_id, span.start_time or 0)
-            if cleared and not self._shut_down:
+            if cleared and not self._shut_down and self._sampled(span):
                 kept = self.splitter.keep(span, cleared)
                 self._wake()
                 return kept and self._exports(span)
@@ -266,6 +281,8 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             node, truncated = capture(live, limits)
         elif event is not None:
             node = node_of_event(event)
+        elif evidence.told is not None:
+            node = node_of_text(evidence.told.type, evidence.told.message)
         else:
             error_type = (span.attributes or {}).get("error.type")
             node = node_of_text(None if error_type is None else str(error_type), span.status.description)

@@ -11,11 +11,11 @@ from opentelemetry.sdk.trace import Event
 from opentelemetry.trace import StatusCode
 
 from otel_error_hygiene.conventions import outcome_of
+from otel_error_hygiene.conventions.control import is_cancellation
 from otel_error_hygiene.conventions.genai import CONVENTION as GENAI
 from otel_error_hygiene.conventions.mcp import CONVENTION as MCP
 from otel_error_hygiene.conventions.openinference import CONVENTION as OPENINFERENCE
 from otel_error_hygiene.conventions.openllmetry import CONVENTION as OPENLLMETRY
-from otel_error_hygiene.conventions.outcome import is_cancellation
 from otel_error_hygiene.model import Outcome
 
 OK, ERROR, UNSET = StatusCode.OK, StatusCode.ERROR, StatusCode.UNSET

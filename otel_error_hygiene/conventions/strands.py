@@ -1,0 +1,7 @@
+"""Strands Agents: GenAI conventions; a call's arguments stand in an event of the span."""
+
+from __future__ import annotations
+
+from ._table import Convention
+
+CONVENTION = Convention(name="strands", argument_events=(("gen_ai.tool.message", "content"),))
