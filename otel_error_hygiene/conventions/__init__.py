@@ -8,21 +8,20 @@ from .arguments import canonical, digest
 from .outcome import Evidence, outcome_of
 from .own import register_convention, unregister_convention, with_conversation
 from .recognise import (
-    NAME_ENDS,
-    NAME_STARTS,
+    NAME_HINT,
     agent_of,
     call_of,
     conversation_of,
     recognise,
     recognise_span,
+    results_are_fine,
     unmarked,
     unnamed,
     untroubled,
 )
 
 __all__ = [
-    "NAME_ENDS",
-    "NAME_STARTS",
+    "NAME_HINT",
     "Convention",
     "Evidence",
     "Kind",
@@ -36,6 +35,7 @@ __all__ = [
     "recognise",
     "recognise_span",
     "register_convention",
+    "results_are_fine",
     "unmarked",
     "unnamed",
     "unregister_convention",

@@ -18,7 +18,6 @@ CONVENTION = Convention(
     # Earlier versions of pydantic-ai ("running tool") and of ADK ("call_llm") name no operation.
     present={
         semconv.GEN_AI_TOOL_NAME: Kind.TOOL,
-        semconv.GEN_AI_TOOL_CALL_ID: Kind.TOOL,
         semconv.GEN_AI_REQUEST_MODEL: Kind.MODEL,
     },
     tool_keys=(semconv.GEN_AI_TOOL_NAME,),

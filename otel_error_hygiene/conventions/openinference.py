@@ -13,7 +13,7 @@ CONVENTION = Convention(
     call_id_keys=("tool_call.id", "tool.id"),
     argument_keys=(semconv.INPUT_VALUE,),
     result_keys=(semconv.OUTPUT_VALUE,),
-    agent_keys=("agent.name", "graph.node.id"),
+    agent_keys=("agent.name", "graph.node.name", "graph.node.id"),
     agent_is_span_name=True,
     conversation_keys=(semconv.SESSION_ID, semconv.GEN_AI_CONVERSATION_ID),
     # The method that a framework calls its tools by.

@@ -12,10 +12,23 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from .. import semconv
 from .._sdk import mapping_of
 from ..model import ToolCall
-from . import adk, anthropic, genai, haystack, langfuse, langsmith, mcp, openinference, openllmetry, own, strands
+from . import (
+    adk,
+    anthropic,
+    claude_code,
+    genai,
+    haystack,
+    langfuse,
+    langsmith,
+    mcp,
+    openinference,
+    openllmetry,
+    own,
+    strands,
+)
 from ._table import Convention, Kind
 from .arguments import canonical
-from .wrapping import arguments_in, facts_in
+from .wrapping import arguments_in, facts_in, may_tell_failure
 
 # In the order of precedence: the first marker that knows its value wins.
 _TABLES: tuple[Convention, ...] = (
@@ -30,6 +43,7 @@ _TABLES: tuple[Convention, ...] = (
     anthropic.CONVENTION,
     strands.CONVENTION,
     adk.CONVENTION,
+    claude_code.CONVENTION,
 )
 _AGENT_SUFFIXES = (".agent", ".workflow", "._execute_core", ".run", ".kickoff")
 _NO_CALL_ID = frozenset({"", "<not specified>", "None", "null"})
@@ -59,8 +73,9 @@ def _completed(table: Convention) -> Convention:
 
 
 # An entity of OpenLLMetry, or a run of LangSmith, may be anything: only their own tables take it for a tool's name.
-_TOOL_KEYS = (semconv.GEN_AI_TOOL_NAME, semconv.TOOL_NAME, "haystack.tool.name")
+_TOOL_KEYS = (semconv.GEN_AI_TOOL_NAME, semconv.TOOL_NAME, "haystack.tool.name", "tool_name")
 _CONVENTIONS = tuple(_completed(table) for table in _TABLES)
+_BY_SUFFIX = next(c for c in _CONVENTIONS if ".tool" in c.name_suffixes)
 _OWN = _CONVENTIONS[0]._replace(name="own")
 _MARKERS: tuple[tuple[str, Mapping[str, Kind], Convention], ...] = tuple(
     (c.marker, c.kinds, c) for c in _CONVENTIONS if c.marker
@@ -76,6 +91,7 @@ _PREFIXES: tuple[tuple[str, Kind, Convention], ...] = tuple(
 )
 _SUFFIXES = tuple(dict.fromkeys(_all("name_suffixes")))
 _CONVERSATION_KEYS: tuple[str, ...] = tuple(dict.fromkeys(_all("conversation_keys")))
+_RESULT_KEYS: tuple[str, ...] = tuple(dict.fromkeys(_all("result_keys")))
 _FLAG_KEYS: frozenset[str] = frozenset(key for c in _CONVENTIONS for key, _ in c.failure_flags)
 _SOMETHING_ELSE = frozenset({
     "http.request.method", "http.method", "url.full", "http.url", "db.system", "db.system.name", "rpc.system",
@@ -87,14 +103,20 @@ _SOMETHING_ELSE = frozenset({
 # The first look at every span of a process: each is one call into C, a fraction of a look-up loop.
 unmarked = frozenset((*(c.marker for c in _CONVENTIONS if c.marker), *(key for key, _, _ in _PRESENT))).isdisjoint
 """Tell that attributes mark neither tool, model nor agent."""
-untroubled = frozenset((*_FLAG_KEYS, semconv.ERROR_TYPE, *_all("result_keys"))).isdisjoint
-"""Tell that no attribute may hold a hint at a failure, whatever it says."""
+untroubled = frozenset((*_FLAG_KEYS, semconv.ERROR_TYPE)).isdisjoint
+"""Tell that no attribute but a result hints at a failure, whatever it says."""
+unanswered = frozenset(_RESULT_KEYS).isdisjoint
+"""Tell that attributes hold no result of a tool."""
 unnamed = frozenset((*_CONVERSATION_KEYS, semconv.METADATA)).isdisjoint
 """Tell that attributes name no conversation."""
-NAME_STARTS: tuple[str, ...] = (*(prefix for prefix, _, _ in _PREFIXES), *_NAMES)
-"""How the names of spans begin that may be told by their name alone."""
-NAME_ENDS = (".tool",)
-"""How they end."""
+NAME_HINT = "tool"
+"""What the name of every span has in it that is told to be a tool call by its name alone."""
+_NAME_STARTS: tuple[str, ...] = (*(prefix for prefix, _, _ in _PREFIXES), *_NAMES)
+
+
+def results_are_fine(attributes: Mapping[str, Any]) -> bool:
+    """Tell that none of the results on a span, if any, has a sign of a failure in it."""
+    return unanswered(attributes) or not any(may_tell_failure(attributes.get(key, "")) for key in _RESULT_KEYS)
 
 
 def recognise_span(span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[Kind, Convention] | None:
@@ -118,6 +140,11 @@ def recognise(attributes: Mapping[str, Any], name: str = "") -> tuple[Kind, Conv
         attributes: The span's attributes at its end.
         name: The span's name: the last resort, where no attribute says what the span is.
     """
+    if unmarked(attributes):
+        # Most have no such name either.
+        if name.startswith(_NAME_STARTS) or name.endswith(".tool"):
+            return _by_name(name, attributes)
+        return None
     get = attributes.get
     silent = True
     for marker, kinds, convention in _MARKERS:
@@ -134,11 +161,7 @@ def recognise(attributes: Mapping[str, Any], name: str = "") -> tuple[Kind, Conv
                 return Kind.AGENT, convention
     if not silent:
         return None
-    if not unmarked(attributes):
-        return next((kind, convention) for key, kind, convention in _PRESENT if key in attributes)
-    if name.startswith(NAME_STARTS) or name.endswith(NAME_ENDS):
-        return _by_name(name, attributes)
-    return None
+    return next((kind, convention) for key, kind, convention in _PRESENT if key in attributes)
 
 
 def _by_name(name: str, attributes: Mapping[str, Any]) -> tuple[Kind, Convention] | None:
@@ -149,10 +172,7 @@ def _by_name(name: str, attributes: Mapping[str, Any]) -> tuple[Kind, Convention
     for prefix, kind, convention in _PREFIXES:
         if len(name) > len(prefix) and name.startswith(prefix):
             return kind, convention
-    for convention in _CONVENTIONS:
-        if convention.name == openllmetry.CONVENTION.name and name.endswith(NAME_ENDS) and name not in NAME_ENDS:
-            return Kind.TOOL, convention
-    return None
+    return (Kind.TOOL, _BY_SUFFIX) if name.endswith(".tool") and name != ".tool" else None
 
 
 def call_of(convention: Convention, name: str, attributes: Mapping[str, Any], events: Sequence[Event] = ()) -> ToolCall:
@@ -250,9 +270,9 @@ def _canonical_arguments(told: Any, tool: str) -> str | None:
 def _wrapped_call_id(convention: Convention, told: Any, attributes: Mapping[str, Any]) -> str | None:
     for value in (told, *(attributes[key] for key in convention.result_keys if key in attributes)):
         # Most tell none: look for the word before reading the whole.
-        if isinstance(value, str) and "tool_call_id" in value:
+        if isinstance(value, str) and "tool_call" in value:
             call_id = facts_in(value).get("tool_call_id")
-            if call_id and call_id not in _NO_CALL_ID:
+            if call_id is not None and call_id not in _NO_CALL_ID:
                 return str(call_id)
     return None
 

@@ -16,9 +16,20 @@ _MAX_LITERAL_CHARS = 20_000
 _MAX_LAYERS = 6
 _OPENS = ("{", "[", '"')
 _PYTHON_CALL = frozenset({"args", "kwargs", "sanitize_inputs_outputs"})
-_MCP_CALLS = (frozenset({"tool_name", "arguments"}), frozenset({"name", "arguments"}))
-# What any of the signs of a failure has in it, so that nobody parses the results that went well.
-_MAY_SAY_FAILURE = re.compile(r"""rror|status\\*"\s*:\s*\\*"?(?:[45]\d\d|failed|failure)""", re.IGNORECASE).search
+_CALLS = tuple(
+    (name, arguments, frozenset({name, arguments, *more}))
+    for name, arguments, more in (
+        ("tool_name", "arguments", ()),  # OpenLLMetry's MCP
+        ("name", "arguments", ("_meta",)),  # MCP
+        ("name", "args", ("id", "type")),  # a LangChain tool call, a Gemini function call
+    )
+)
+"""Names of a tool's name and of its arguments, and all that may stand beside them."""
+_ADK_RETRY = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN"
+"""ADK's retry plugin hands an exception to the model as data of this type."""
+_TOOL_NAMED_BESIDE = frozenset({"arguments", "raw_input", "raw_output"})
+# After the word, which most results that went well do not hold.
+_STATUS_OF_FAILURE = re.compile(r"""status\\*"\s*:\s*\\*"?(?i:[45]\d\d|error|failed|failure)""").search
 
 
 def read(text: Any) -> Any:
@@ -44,7 +55,7 @@ def arguments_in(value: Any, tool: str | None = None) -> Any:
 
     Args:
         value: The attribute's value: JSON text, or the one argument's bare value.
-        tool: The tool's name, where known: MCP's ``{"name", "arguments"}`` is a wrapping only when it names the tool.
+        tool: The tool's name, where known: ``{"name", "arguments"}`` is a wrapping only when it names the tool.
     """
     value = _mapping_of_literal(read(value))
     for _ in range(_MAX_LAYERS):
@@ -56,8 +67,8 @@ def arguments_in(value: Any, tool: str | None = None) -> Any:
             break
         if "inputs" in keys and "input_str" in keys:  # a LangChain callback
             value = value["inputs"] if value["inputs"] is not None else value["input_str"]
-        elif keys == _MCP_CALLS[0] or (keys == _MCP_CALLS[1] and value["name"] == tool):
-            value = value["arguments"]
+        elif (held := _call_holds(value, tool)) is not None:
+            value = value[held]
         elif "method" in keys and isinstance(value.get("params"), Mapping) and value["method"] == "tools/call":
             value = value["params"].get("arguments")
         else:
@@ -71,16 +82,21 @@ def facts_in(value: Any) -> Mapping[str, Any]:
     value = read(value)
     if not isinstance(value, Mapping):
         return {}
-    facts = {}
     message = _tool_message(value) or {}
     kwargs = value.get("kwargs")
     call_id = message.get("tool_call_id") or (kwargs.get("tool_call_id") if isinstance(kwargs, Mapping) else None)
-    tool = message.get("name") or value.get("tool_name")
-    if isinstance(call_id, str):
-        facts["tool_call_id"] = call_id
-    if isinstance(tool, str):
-        facts["tool"] = tool
-    return facts
+    tool = message.get("name") or (value.get("tool_name") if not _TOOL_NAMED_BESIDE.isdisjoint(value) else None)
+    if _call_or_response(value):
+        call_id, tool = call_id or value["id"], tool or value["name"]
+    return {key: told for key, told in (("tool_call_id", call_id), ("tool", tool)) if isinstance(told, str) and told}
+
+
+def _call_holds(value: Mapping[str, Any], tool: str | None) -> str | None:
+    """Return the key of the arguments in a call that names its tool; None for a tool's own arguments."""
+    for name, arguments, allowed in _CALLS:
+        if name in value and arguments in value and value.keys() <= allowed and tool in (None, value[name]):
+            return arguments
+    return None
 
 
 def _python_call(value: Mapping[str, Any]) -> Any:
@@ -101,6 +117,10 @@ def _mapping_of_literal(value: Any) -> Any:
     return value
 
 
+def _call_or_response(value: Mapping[str, Any]) -> bool:
+    return "id" in value and "name" in value and ("args" in value or "response" in value)
+
+
 # --- results --------------------------------------------------------------------------------------
 
 
@@ -110,9 +130,14 @@ def failure_told(result: Any) -> RecordedException | None:
     Args:
         result: The attribute's value, JSON text mostly. Other text says nothing, whatever it says.
     """
-    if isinstance(result, str) and (len(result) > _MAX_CHARS or _MAY_SAY_FAILURE(result) is None):
-        return None
-    return _failure(result, _MAX_LAYERS)
+    return _failure(result, _MAX_LAYERS) if may_tell_failure(result) else None
+
+
+def may_tell_failure(result: Any) -> bool:
+    """Tell whether a result has any of the signs of a failure in it, so that nobody parses those that went well."""
+    if not isinstance(result, str):
+        return True
+    return len(result) <= _MAX_CHARS and ("rror" in result or ("status" in result and bool(_STATUS_OF_FAILURE(result))))
 
 
 def text_told(result: Any) -> str:
@@ -122,30 +147,33 @@ def text_told(result: Any) -> str:
 
 def _failure(result: Any, layers: int) -> RecordedException | None:
     result = read(result)
-    if layers == 0:
-        return None
-    if isinstance(result, list):
+    if isinstance(result, list) and len(result) == 1:
         # One block of content; several values are data about something else.
-        text = _text_of_block(result[0]) if len(result) == 1 else None
-        return None if text is None else _failure(text, layers - 1)
-    if not isinstance(result, Mapping):
+        result = read(_text_of_block(result[0]))
+    if layers == 0 or not isinstance(result, Mapping):
         return None
     message = _tool_message(result)
     if message is not None:
         if message.get("status") == "error":
             return failure_in({"status": "error", "message": text_in(message.get("content"))})
         return _failure(message.get("content"), layers - 1)
-    if result.get("response_type") == "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN":  # ADK's retry plugin
+    if result.get("response_type") == _ADK_RETRY:
         return failure_in({"error": {"type": result.get("error_type"), "message": result.get("error_details")}})
     found = failure_in(result)
     if found is not None:
         told = found.message or text_in(result.get("result")) or text_in(result.get("blocks"))
         return found.model_copy(update={"message": told})
+    held = _held_result(result)
+    return None if held is None else _failure(result[held], layers - 1)
+
+
+def _held_result(result: Mapping[str, Any]) -> str | None:
+    """Return the key of a tool's own result in what a framework puts around it."""
     if result.keys() == {"result"}:  # ADK and MCP, around what is no mapping
-        return _failure(result["result"], layers - 1)
-    if "raw_output" in result and "is_error" in result:  # LlamaIndex, around the tool's own result
-        return _failure(result["raw_output"], layers - 1)
-    return None
+        return "result"
+    if "response" in result and _call_or_response(result):  # Gemini's function response
+        return "response"
+    return "raw_output" if "raw_output" in result and "is_error" in result else None  # LlamaIndex
 
 
 def _tool_message(value: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 from .. import semconv
 from .._sdk import mapping_of, span_attributes
 from ..capture import qualified_name, safe_str
-from ..conventions import untroubled
+from ..conventions import results_are_fine, untroubled
 
 _LONG = 64
 _ERROR = StatusCode.ERROR
@@ -69,7 +69,9 @@ def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
     events = getattr(span, "_events", None)
     if events is None or len(events) or not untroubled(attributes):
         return False
-    return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
+    if span.status.status_code is _ERROR or sys.exc_info()[1] is not None:
+        return False
+    return results_are_fine(attributes)
 
 
 def stack_was_cut(event: Event) -> bool:

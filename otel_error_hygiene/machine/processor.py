@@ -23,8 +23,7 @@ from .._sdk import span_attributes
 from ..capture import Limits, capture
 from ..context import ContextBuffer, Conversations, bound_buffer
 from ..conventions import (
-    NAME_ENDS,
-    NAME_STARTS,
+    NAME_HINT,
     Convention,
     Evidence,
     Kind,
@@ -142,8 +141,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
                 or self._failed
                 or not unmarked(attributes)
                 or own.readers
-                or (name := span.name).startswith(NAME_STARTS)
-                or name.endswith(NAME_ENDS)
+                or NAME_HINT in span.name
             ):
                 kept = self._observe(span, attributes)
         except Exception as error:
