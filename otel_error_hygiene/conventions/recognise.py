@@ -288,6 +288,8 @@ def _wrapped_name(convention: Convention, told: Any, attributes: Mapping[str, An
 
 
 def _from_name(name: str) -> str:
+    if name in _NAMES:
+        return name
     for prefix, _, _ in _PREFIXES:
         if len(name) > len(prefix) and name.startswith(prefix):
             return name[len(prefix) :]
