@@ -20,7 +20,12 @@ GEN_AI_TASK_STATUS: Final = "gen_ai.task.status"
 GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
 GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
 GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+GEN_AI_TOOL_MESSAGE: Final = "gen_ai.tool.message"
+"""Event of a tool's span (Strands); its ``content`` holds the arguments."""
 EXECUTE_TOOL: Final = "execute_tool"
+TOOL_ARGUMENTS: Final = "tool_arguments"
+TOOL_RESPONSE: Final = "tool_response"
+"""These two: Pydantic AI before it followed the conventions."""
 
 # --- MCP (docs/gen-ai/mcp.md) ------------------------------------------------------------------
 MCP_METHOD_NAME: Final = "mcp.method.name"
@@ -33,6 +38,12 @@ TOOL_NAME: Final = "tool.name"
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 SESSION_ID: Final = "session.id"
+TOOL_ID: Final = "tool.id"
+TOOL_CALL_ID: Final = "tool_call.id"
+TOOL_DESCRIPTION: Final = "tool.description"
+AGENT_NAME: Final = "agent.name"
+GRAPH_NODE_NAME: Final = "graph.node.name"
+GRAPH_NODE_ID: Final = "graph.node.id"
 
 # --- OpenLLMetry (opentelemetry-semantic-conventions-ai) ---------------------------------------
 TRACELOOP_SPAN_KIND: Final = "traceloop.span.kind"
@@ -43,15 +54,43 @@ TRACELOOP_PROPERTIES: Final = "traceloop.association.properties."
 """Prefix; the name of a property follows."""
 LLM_REQUEST_TYPE: Final = "llm.request.type"
 
+# --- Langfuse (its SDK's _client/attributes.py) --------------------------------------------------
+LANGFUSE_TYPE: Final = "langfuse.observation.type"
+LANGFUSE_INPUT: Final = "langfuse.observation.input"
+LANGFUSE_OUTPUT: Final = "langfuse.observation.output"
+LANGFUSE_LEVEL: Final = "langfuse.observation.level"
+LANGFUSE_SESSION_ID: Final = "langfuse.session.id"
+LANGFUSE_METADATA: Final = "langfuse.observation.metadata."
+"""Prefix; the name follows."""
+
+# --- LangSmith (its _internal/otel/_otel_exporter.py) --------------------------------------------
+LANGSMITH_SPAN_KIND: Final = "langsmith.span.kind"
+LANGSMITH_RUN_NAME: Final = "langsmith.trace.name"
+LANGSMITH_METADATA: Final = "langsmith.metadata."
+"""Prefix; the name follows."""
+LANGSMITH_INPUT: Final = "gen_ai.prompt"
+LANGSMITH_OUTPUT: Final = "gen_ai.completion"
+
+# --- Haystack, Anthropic, Google ADK, Claude Code ------------------------------------------------
+HAYSTACK_TOOL_NAME: Final = "haystack.tool.name"
+HAYSTACK_TOOL_ERROR: Final = "haystack.tool.error"
+HAYSTACK_TOOL_INPUT: Final = "haystack.agent.step.tool.input"
+HAYSTACK_TOOL_OUTPUT: Final = "haystack.agent.step.tool.output"
+ANTHROPIC_TOOL_RESULT: Final = "anthropic.tool_result.content"
+ADK_TOOL_ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"
+ADK_TOOL_RESPONSE: Final = "gcp.vertex.agent.tool_response"
+ADK_SESSION_ID: Final = "gcp.vertex.agent.session_id"
+CLAUDE_CODE_TOOL_NAME: Final = "tool_name"
+CLAUDE_CODE_TOOL_USE_ID: Final = "tool_use_id"
+CLAUDE_CODE_TOOL_INPUT: Final = "tool_input"
+
 # --- LangChain, whose metadata every instrumentation of it copies -------------------------------
 CONVERSATION_NAMES: Final = ("session_id", "conversation_id", "thread_id")
 """Names under which metadata tell the conversation, in the order of OpenInference's instrumentation of LangChain."""
+AGENT_NAME_IN_METADATA: Final = "lc_agent_name"
+CALL_ID_IN_METADATA: Final = "tool_call_id"
 METADATA: Final = "metadata"
 """OpenInference: the metadata as one JSON object."""
-
-# --- Flags of other instrumentations ------------------------------------------------------------
-HAYSTACK_TOOL_ERROR: Final = "haystack.tool.error"
-LANGFUSE_LEVEL: Final = "langfuse.observation.level"
 
 # --- Exceptions and errors (docs/exceptions, docs/registry/attributes/error.md) ----------------
 EXCEPTION_EVENT: Final = "exception"

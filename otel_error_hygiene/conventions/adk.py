@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .. import semconv
 from ._table import Convention
 
 CONVENTION = Convention(
     name="adk",
-    argument_keys=("gcp.vertex.agent.tool_call_args",),
-    result_keys=("gcp.vertex.agent.tool_response",),
-    conversation_keys=("gcp.vertex.agent.session_id",),
+    argument_keys=(semconv.ADK_TOOL_ARGUMENTS,),
+    result_keys=(semconv.ADK_TOOL_RESPONSE,),
+    conversation_keys=(semconv.ADK_SESSION_ID,),
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from .. import semconv
 from ._table import Convention, Kind
 
 CONVENTION = Convention(
     name="anthropic",
-    result_keys=("anthropic.tool_result.content",),
+    result_keys=(semconv.ANTHROPIC_TOOL_RESULT,),
     name_prefixes={"anthropic.custom_tool_use ": Kind.TOOL},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import semconv
 from ._table import Convention, Kind
 
 CONVENTION = Convention(
@@ -11,7 +12,7 @@ CONVENTION = Convention(
         "claude_code.llm_request": Kind.MODEL,
         "claude_code.interaction": Kind.AGENT,
     },
-    tool_keys=("tool_name",),
-    call_id_keys=("tool_use_id",),
-    argument_keys=("tool_input",),
+    tool_keys=(semconv.CLAUDE_CODE_TOOL_NAME,),
+    call_id_keys=(semconv.CLAUDE_CODE_TOOL_USE_ID,),
+    argument_keys=(semconv.CLAUDE_CODE_TOOL_INPUT,),
 )

@@ -7,14 +7,13 @@ from ._table import Convention, Kind
 
 CONVENTION = Convention(
     name="haystack",
-    present={"haystack.tool.name": Kind.TOOL, semconv.HAYSTACK_TOOL_ERROR: Kind.TOOL},
+    present={semconv.HAYSTACK_TOOL_NAME: Kind.TOOL, semconv.HAYSTACK_TOOL_ERROR: Kind.TOOL},
     names={
         "haystack.agent.step.tool": Kind.TOOL,
         "haystack.agent.step.llm": Kind.MODEL,
         "haystack.agent.run": Kind.AGENT,
     },
-    tool_keys=("haystack.tool.name",),
-    argument_keys=("haystack.agent.step.tool.input",),
-    result_keys=("haystack.agent.step.tool.output",),
-    agent_keys=("haystack.agent.name",),
+    tool_keys=(semconv.HAYSTACK_TOOL_NAME,),
+    argument_keys=(semconv.HAYSTACK_TOOL_INPUT,),
+    result_keys=(semconv.HAYSTACK_TOOL_OUTPUT,),
 )

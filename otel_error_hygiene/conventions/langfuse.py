@@ -5,20 +5,20 @@ from __future__ import annotations
 from .. import semconv
 from ._table import Convention, Kind
 
-_METADATA = "langfuse.observation.metadata."
+_METADATA = semconv.LANGFUSE_METADATA
 CONVENTION = Convention(
     name="langfuse",
-    marker="langfuse.observation.type",
+    marker=semconv.LANGFUSE_TYPE,
     kinds={"tool": Kind.TOOL, "generation": Kind.MODEL, "agent": Kind.AGENT},
     # The tool's name is the span's own.
-    call_id_keys=(f"{_METADATA}tool_call_id",),
-    argument_keys=("langfuse.observation.input",),
-    result_keys=("langfuse.observation.output",),
-    agent_keys=(f"{_METADATA}lc_agent_name",),
+    call_id_keys=(f"{_METADATA}{semconv.CALL_ID_IN_METADATA}",),
+    argument_keys=(semconv.LANGFUSE_INPUT,),
+    result_keys=(semconv.LANGFUSE_OUTPUT,),
+    agent_keys=(f"{_METADATA}{semconv.AGENT_NAME_IN_METADATA}",),
     agent_is_span_name=True,
     conversation_keys=(
         semconv.SESSION_ID,
-        "langfuse.session.id",
+        semconv.LANGFUSE_SESSION_ID,
         *(f"{_METADATA}{key}" for key in semconv.CONVERSATION_NAMES),
     ),
 )

@@ -14,7 +14,7 @@ CONVENTION = Convention(
     call_id_keys=(semconv.GEN_AI_TOOL_CALL_ID,),
     argument_keys=(semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TRACELOOP_ENTITY_INPUT),
     result_keys=(semconv.GEN_AI_TOOL_CALL_RESULT, semconv.TRACELOOP_ENTITY_OUTPUT),
-    agent_keys=(f"{_PROPERTIES}lc_agent_name",),
+    agent_keys=(f"{_PROPERTIES}{semconv.AGENT_NAME_IN_METADATA}",),
     conversation_keys=(
         semconv.GEN_AI_CONVERSATION_ID,
         *(f"{_PROPERTIES}{key}" for key in semconv.CONVERSATION_NAMES),

@@ -73,7 +73,7 @@ def _completed(table: Convention) -> Convention:
 
 
 # An entity of OpenLLMetry, or a run of LangSmith, may be anything: only their own tables take it for a tool's name.
-_TOOL_KEYS = (semconv.GEN_AI_TOOL_NAME, semconv.TOOL_NAME, "haystack.tool.name", "tool_name")
+_TOOL_KEYS = (semconv.GEN_AI_TOOL_NAME, semconv.TOOL_NAME, semconv.HAYSTACK_TOOL_NAME, semconv.CLAUDE_CODE_TOOL_NAME)
 _CONVENTIONS = tuple(_completed(table) for table in _TABLES)
 _BY_SUFFIX = next(c for c in _CONVENTIONS if ".tool" in c.name_suffixes)
 _OWN = _CONVENTIONS[0]._replace(name="own")
@@ -218,7 +218,7 @@ def agent_of(convention: Convention, attributes: Mapping[str, Any], name: str = 
         return convention.given.agent
     agent = _first(attributes, convention.agent_keys)
     if agent is None and semconv.METADATA in attributes:
-        agent = _first(_metadata(attributes), ("lc_agent_name",))
+        agent = _first(_metadata(attributes), (semconv.AGENT_NAME_IN_METADATA,))
     if agent is None and name:
         stripped = name.removeprefix("invoke_agent ")
         for suffix in _AGENT_SUFFIXES:
@@ -283,7 +283,7 @@ def _wrapped_name(convention: Convention, told: Any, attributes: Mapping[str, An
         tool = facts_in(value).get("tool")
         if tool:
             return str(tool)
-    signature = _SIGNATURE(str(attributes.get("tool.description", "")))
+    signature = _SIGNATURE(str(attributes.get(semconv.TOOL_DESCRIPTION, "")))
     return None if signature is None else signature[1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import semconv
 from ._table import Convention
 
-CONVENTION = Convention(name="strands", argument_events=(("gen_ai.tool.message", "content"),))
+CONVENTION = Convention(name="strands", argument_events=((semconv.GEN_AI_TOOL_MESSAGE, "content"),))

@@ -11,7 +11,7 @@ from typing import Any
 from ..model import RecordedException
 from .result import failure_in, text_in
 
-_MAX_CHARS = 262_144
+_MAX_CHARS = 65_536
 _MAX_LITERAL_CHARS = 20_000
 _MAX_LAYERS = 6
 _OPENS = ("{", "[", '"')
