@@ -18,10 +18,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .boundary import tool_call
     from .context import ContextBuffer
+    from .conventions import Kind, register_convention
     from .errors import ConfigurationError, HygieneError
     from .installer import install
     from .machine.processor import ErrorHygieneSpanProcessor
-    from .model import Bucket, ErrorClass, ErrorSummary, ForensicRecord, RecordedException, Recoverable, Stats
+    from .model import (
+        Bucket,
+        ErrorClass,
+        ErrorSummary,
+        ForensicRecord,
+        Outcome,
+        RecordedException,
+        Recoverable,
+        Stats,
+        ToolCall,
+    )
     from .settings import Settings
     from .verbs import conversation, recall, report_error, summarize
 
@@ -36,13 +47,17 @@ _HOME = {
     "ErrorSummary": "model",
     "ForensicRecord": "model",
     "HygieneError": "errors",
+    "Kind": "conventions",
+    "Outcome": "model",
     "RecordedException": "model",
     "Recoverable": "model",
     "Settings": "settings",
     "Stats": "model",
+    "ToolCall": "model",
     "conversation": "verbs",
     "install": "installer",
     "recall": "verbs",
+    "register_convention": "conventions",
     "report_error": "verbs",
     "summarize": "verbs",
     "tool_call": "boundary",
@@ -57,13 +72,17 @@ __all__ = [
     "ErrorSummary",
     "ForensicRecord",
     "HygieneError",
+    "Kind",
+    "Outcome",
     "RecordedException",
     "Recoverable",
     "Settings",
     "Stats",
+    "ToolCall",
     "conversation",
     "install",
     "recall",
+    "register_convention",
     "report_error",
     "summarize",
     "tool_call",

@@ -24,7 +24,7 @@ from ._guard import fault
 from .capture import capture, format_node, qualified_name
 from .context import bound_buffer
 from .conventions import canonical, digest
-from .conventions.outcome import is_cancellation
+from .conventions.control import is_cancellation
 from .conventions.result import failure_in
 from .errors import ConfigurationError
 from .forensics.segment import RecordKind

@@ -131,7 +131,7 @@ def broken(*_: Any, **__: Any) -> Any:
 
 
 HOOKS: dict[str, tuple[Callable[[Rig], Any], str, str]] = {
-    "recognise": (lambda _: observer, "recognise", "on_end"),
+    "recognise": (lambda _: observer, "recognise_span", "on_end"),
     "outcome": (lambda _: observer, "outcome_of", "on_end"),
     "capture": (lambda _: look_module, "capture", "on_end"),
     "route": (lambda rig: rig.processor.conversations, "route", "on_end"),

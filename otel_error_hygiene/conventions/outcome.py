@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,21 +10,10 @@ from opentelemetry.trace import StatusCode
 
 from .. import semconv
 from .._sdk import mapping_of
-from ..model import Outcome
+from ..model import Outcome, RecordedException
 from ._table import Convention
-
-CANCELLED_TYPES = frozenset({
-    "asyncio.exceptions.CancelledError", "asyncio.CancelledError", "CancelledError",
-    "concurrent.futures._base.CancelledError", "concurrent.futures.CancelledError", "trio.Cancelled",
-    "KeyboardInterrupt", "SystemExit", "GeneratorExit",
-})  # fmt: skip
-CONTROL_FLOW: Mapping[Any, Outcome] = {
-    # LangGraph raises these to pause for a human, neither success nor failure, and to hand over, which is done.
-    "langgraph.errors.GraphBubbleUp": Outcome.CANCELLED,
-    "langgraph.errors.GraphInterrupt": Outcome.CANCELLED,
-    "langgraph.errors.NodeInterrupt": Outcome.CANCELLED,
-    "langgraph.errors.ParentCommand": Outcome.SUCCESS,
-}
+from .control import CANCELLED_TYPES, kind_told, steered
+from .wrapping import failure_told, text_told
 
 
 class Evidence(NamedTuple):
@@ -35,24 +22,12 @@ class Evidence(NamedTuple):
     outcome: Outcome
     event: Event | None = None
     """The last exception event, which stands for the failure."""
+    told: RecordedException | None = None
+    """Without such an event: what the result on the span says of the failure."""
 
 
 _SUCCESS = Evidence(Outcome.SUCCESS)
-_CANCELLED = Evidence(Outcome.CANCELLED)
-_FAILURE = Evidence(Outcome.FAILURE)
-
-
-def is_cancellation(error: BaseException) -> bool:
-    """Tell a cancellation or an exit of the program from a failure.
-
-    Exits (``SystemExit``, ``KeyboardInterrupt``, ``GeneratorExit``) and every other exception that is not an
-    ``Exception`` count, groups when nothing in them is one.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return not isinstance(error, Exception) and error.split(Exception)[0] is None
-    return not isinstance(error, Exception) or isinstance(
-        error, (asyncio.CancelledError, concurrent.futures.CancelledError)
-    )
+_MAX_CHARS = 32_768
 
 
 def outcome_of(
@@ -61,13 +36,15 @@ def outcome_of(
     events: Sequence[Event],
     status: StatusCode,
     live: BaseException | None,
+    description: str | None = None,
 ) -> Evidence:
     """Decide how a tool call ended.
 
     An exception event outweighs status OK, except control flow and cancellation; ERROR with no event is a failure;
-    ``error.type`` or a flag of the convention is a failure; prose about errors is not. Control flow is known by the
-    type's whole name, in the event, in ``error.type`` and, of a live exception, anywhere in its MRO: a look-alike is
-    none. A span that says nothing while a cancellation passes through it is cancelled.
+    ``error.type`` or a flag of the convention is a failure; so is a result that is data and says so (see ``result``);
+    prose about errors is not. Control flow is known by the type's whole name, in the event, in ``error.type`` and
+    anywhere in the type's MRO: a look-alike is none. A span that says nothing while a cancellation passes through it is
+    cancelled.
 
     Args:
         convention: The convention of the span.
@@ -75,35 +52,50 @@ def outcome_of(
         events: Its events.
         status: Its status code.
         live: The exception that is passing through the span's end, when that is certain; else None.
+        description: Its status description.
     """
     event = next((e for e in reversed(events) if e.name == semconv.EXCEPTION_EVENT), None) if events else None
-    kind = (
-        attributes.get(semconv.ERROR_TYPE)
-        if event is None
-        else mapping_of(event.attributes).get(semconv.EXCEPTION_TYPE)
-    )
-    if kind in CANCELLED_TYPES or (live is not None and is_cancellation(live)):
-        return _CANCELLED
-    if kind is not None or live is not None:
-        steered = CONTROL_FLOW.get(kind) or _control_flow(live)
-        if steered is not None:
-            return Evidence(steered)
+    outcome = convention.ended
+    kind = None
+    if outcome is None:
+        kind = _kind(event, attributes, description)
+        outcome = None if kind is None and live is None else steered(kind, live)
+    if outcome is not None and outcome is not Outcome.FAILURE:
+        return Evidence(outcome)
     if event is not None:
         return Evidence(Outcome.FAILURE, event)
-    if status is StatusCode.ERROR or kind:
-        return _FAILURE
-    for key, value in convention.failure_flags:
-        if attributes.get(key) == value:
-            return _FAILURE
+    if outcome is not None or status is StatusCode.ERROR or kind or _flagged(convention, attributes):
+        return Evidence(Outcome.FAILURE, None, _told(convention, attributes, description))
+    for key in convention.result_keys:
+        if key in attributes and (told := failure_told(attributes[key])) is not None:
+            return Evidence(Outcome.FAILURE, None, told)
     return _SUCCESS
 
 
-def _control_flow(live: BaseException | None) -> Outcome | None:
-    try:
-        for base in () if live is None else type(live).__mro__:
-            steered = CONTROL_FLOW.get(f"{base.__module__}.{base.__qualname__}")
-            if steered is not None:
-                return steered
-    except Exception:  # a metaclass may do anything
-        return None
+def _kind(event: Event | None, attributes: Mapping[str, Any], description: str | None) -> Any:
+    """Return the type of what ended the call, as the span names it."""
+    if event is not None:
+        values = mapping_of(event.attributes)
+        return kind_told(values.get(semconv.EXCEPTION_TYPE), values.get(semconv.EXCEPTION_MESSAGE))
+    kind = attributes.get(semconv.ERROR_TYPE)
+    if not kind and description is not None and (only := description.rstrip(": ")) in CANCELLED_TYPES:
+        return only  # all that Langfuse says
+    return kind
+
+
+def _flagged(convention: Convention, attributes: Mapping[str, Any]) -> bool:
+    return any(attributes.get(key) == value for key, value in convention.failure_flags)
+
+
+def _told(convention: Convention, attributes: Mapping[str, Any], description: str | None) -> RecordedException | None:
+    """Return what the result says of a failure: as data, or, where the status has no words, in its own."""
+    error_type = attributes.get(semconv.ERROR_TYPE)
+    for key in convention.result_keys:
+        if key not in attributes:
+            continue
+        told = failure_told(attributes[key])
+        if told is None and not description and (text := text_told(attributes[key])):
+            told = RecordedException(type=semconv.MCP_TOOL_ERROR, message=text[:_MAX_CHARS])
+        if told is not None:
+            return told if not error_type else told.model_copy(update={"type": str(error_type)[:200]})
     return None

@@ -35,23 +35,24 @@ def failure_in(result: Any) -> RecordedException | None:
     if isinstance(status, str) and status.lower() in _ERROR_STATUS:
         return _recorded(semconv.MCP_TOOL_ERROR, result)
     if isinstance(status, int) and not isinstance(status, bool) and 400 <= status <= 599:  # RFC 9110 section 15
-        return _recorded(semconv.MCP_TOOL_ERROR, f"HTTP {status} {_text(result)}".strip())
+        return _recorded(semconv.MCP_TOOL_ERROR, f"HTTP {status} {text_in(result)}".strip())
     return None
 
 
 def _recorded(kind: str, told: Any) -> RecordedException:
-    return RecordedException(type=kind[:200], message=_text(told)[:_MAX_CHARS])
+    return RecordedException(type=kind[:200], message=text_in(told)[:_MAX_CHARS])
 
 
-def _text(told: Any) -> str:
+def text_in(told: Any) -> str:
+    """Return the words in a result, or in what it says of its failure; "" when there are none."""
     if isinstance(told, str):
         return told
     if isinstance(told, Mapping):
         for key in _TEXT_KEYS:
             if told.get(key):
-                return _text(told[key])
-        return _text(told["text"]) if isinstance(told.get("text"), str) else ""
+                return text_in(told[key])
+        return text_in(told["text"]) if isinstance(told.get("text"), str) else ""
     if isinstance(told, (list, tuple)):
-        return "\n".join(part for item in told if (part := _text(item)))
+        return "\n".join(part for item in told if (part := text_in(item)))
     text = getattr(told, "text", None)
     return text if isinstance(text, str) else ("" if told is None else str(told))

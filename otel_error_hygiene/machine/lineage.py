@@ -13,9 +13,8 @@ from weakref import ref
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from .. import semconv
 from .._sdk import span_attributes
-from ..conventions import Convention, Kind, call_of, recognise, unmarked
+from ..conventions import Convention, Kind, agent_of, call_of, recognise, unmarked
 from ..model import ToolCall
 
 MAX_OPEN = 100_000
@@ -80,7 +79,7 @@ class Lineage:
 def said_by(span: ReadableSpan) -> Said:
     """Tell what a span stands for; an agent that has not written its attributes yet is known by the span's name."""
     attributes = span_attributes(span)
-    found = None if unmarked(attributes) else recognise(attributes)
+    found = None if unmarked(attributes) else recognise(attributes, span.name)
     if found is None:
         if span.name.startswith(_INVOKE_AGENT):
             return Said(Kind.AGENT, span.name.removeprefix(_INVOKE_AGENT), None)
@@ -88,10 +87,11 @@ def said_by(span: ReadableSpan) -> Said:
     kind, convention = found
     if kind is not Kind.AGENT:
         return Said(kind, None, convention)
-    name = attributes.get(semconv.GEN_AI_AGENT_NAME) or attributes.get(semconv.AGENT_NAME)
+    name = agent_of(convention, attributes)
     if name is None and span.name.startswith(_INVOKE_AGENT):
+        # Other names of such spans may be a workflow's or a graph node's: they open no view of their own.
         name = span.name.removeprefix(_INVOKE_AGENT)
-    return Said(kind, None if name is None else str(name), convention)
+    return Said(kind, name, convention)
 
 
 def same_call(tool: str, call_id: str | None, other_tool: str, other_id: str | None) -> bool:

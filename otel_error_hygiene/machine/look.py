@@ -16,9 +16,9 @@ from opentelemetry.trace import StatusCode
 from .. import semconv
 from .._sdk import mapping_of, span_attributes
 from ..capture import Limits, capture, holds_stack, qualified_name, safe_str
-from ..conventions import Evidence, untroubled
+from ..conventions import Evidence, results_are_fine, untroubled
 from ..model import ToolCall
-from .nouns import node_of_event, node_of_span
+from .nouns import node_of_event, node_of_span, node_of_text
 from .splitter import Failed
 
 _LONG = 64
@@ -72,7 +72,9 @@ def says_nothing(span: ReadableSpan, attributes: Mapping[str, Any]) -> bool:
     events = getattr(span, "_events", None)
     if events is None or len(events) or not untroubled(attributes):
         return False
-    return span.status.status_code is not _ERROR and sys.exc_info()[1] is None
+    if span.status.status_code is _ERROR or sys.exc_info()[1] is not None:
+        return False
+    return results_are_fine(attributes)
 
 
 def ended_badly(span: ReadableSpan) -> bool:
@@ -101,6 +103,8 @@ def failed_of_span(
         )
     elif event is not None:
         node = node_of_event(event)
+    elif evidence.told is not None:
+        node = node_of_text(evidence.told.type, evidence.told.message, call.tool)
     else:
         description = span.status.description or ""
         node = node_of_span(span_attributes(span), description, call.tool)

@@ -17,7 +17,7 @@ from .. import semconv
 from .._sdk import span_attributes
 from ..capture import Limits
 from ..context import ContextBuffer, Conversations
-from ..conventions import Convention, Kind, call_of, digest, outcome_of, recognise
+from ..conventions import Convention, Kind, call_of, digest, outcome_of, recognise_span, with_conversation
 from ..model import ErrorSummary, ExceptionNode, Outcome, ToolCall
 from ..redact import sanitize_name
 from ..settings import Settings
@@ -72,15 +72,13 @@ class Observer:
         alone = True
         if self.climbing:
             alone, below = False, self._nested.take(span_id)
-        found = recognise(attributes)
+        found = recognise_span(span, attributes)
         if found is not None and found[0] is Kind.TOOL:
             handed = handovers.get(span_id) if handovers else None
-            if alone and handed is None and report is None and says_nothing(span, attributes):
-                buffer = bound
-                if buffer is None and self._conversations.any:
-                    buffer = self._whose.conversation(span, None, attributes)
-                if buffer is None or buffer.idle:
-                    return bool(self._ways.failed) and self._ways.keep_if_failed(span)
+            if found[1].given is not None:
+                attributes = with_conversation(attributes, found[1])
+            elif alone and handed is None and report is None and self._concerns_nobody(span, bound, attributes):
+                return bool(self._ways.failed) and self._ways.keep_if_failed(span)
             return self._tool_ended(span, found[1], attributes, bound, handed, report, below)
         kind = None if found is None else found[0]
         if below:
@@ -92,6 +90,14 @@ class Observer:
             if buffer is not None:
                 buffer.model_called(span.start_time or 0)
         return bool(self._ways.failed) and self._ways.keep_if_failed(span)
+
+    def _concerns_nobody(self, span: ReadableSpan, bound: ContextBuffer | None, attributes: Mapping[str, Any]) -> bool:
+        """Tell of a tool's span that it ended well, and that there is nothing for it to resolve: the hot path."""
+        if not says_nothing(span, attributes):
+            return False
+        if bound is None and self._conversations.any:
+            bound = self._whose.conversation(span, None, attributes)
+        return bound is None or bound.idle
 
     def _climb(self, span: ReadableSpan, kind: Kind | None, below: Sequence[Known]) -> None:
         """Hand on what failed inside a span that is no tool call's."""
@@ -139,7 +145,8 @@ class Observer:
             if handed.repeats and (handed.summary is not None or not _delegated(end)):
                 return self._ways.keep_if_failed(span)
         live = live_exception(span) if handed is None else handed.error
-        evidence = outcome_of(convention, attributes, span.events, span.status.status_code, live)
+        status = span.status
+        evidence = outcome_of(convention, attributes, span.events, status.status_code, live, status.description)
         if report is None and evidence.outcome is not Outcome.FAILURE:
             if evidence.outcome is Outcome.CANCELLED or _only_sent(span, attributes):
                 return self._ways.keep_if_failed(span)
@@ -177,7 +184,7 @@ class Observer:
                 call.call_id or _identity(span),
                 span.start_time or 0,
             )
-            if cleared and not self._ways.closed:
+            if cleared and not self._ways.closed and self._ways.sampled(span):
                 kept = self._ways.splitter.keep(span, cleared)
                 self._ways.wake()
                 return kept and self._ways.exports(span)
@@ -260,7 +267,7 @@ class Observer:
 def _call_of(
     span: ReadableSpan, convention: Convention, attributes: Mapping[str, Any], handed: Handover | None
 ) -> ToolCall:
-    call = call_of(convention, span.name, attributes)
+    call = call_of(convention, span.name, attributes, span.events)
     if handed is None or handed.arguments is None:
         return call
     return call.model_copy(update={"arguments": handed.arguments})

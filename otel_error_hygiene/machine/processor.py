@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from .._guard import fault, faults
 from .._sdk import span_attributes
 from ..context import ContextBuffer, Conversations, Rules, bound_buffer
-from ..conventions import unmarked, unnamed
+from ..conventions import NAME_HINT, own, unmarked, unnamed
 from ..errors import ConfigurationError
 from ..forensics.courier import Courier
 from ..forensics.outbox import Outbox
@@ -118,7 +118,14 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             self._living.pop(span_id, None)
             attributes = span_attributes(span)
             # What most spans of a process are: nothing that we know, and nobody waits for them.
-            if self._open or self._reports_open or self._failed or not unmarked(attributes):
+            if (
+                self._open
+                or self._reports_open
+                or self._failed
+                or not unmarked(attributes)
+                or own.readers
+                or NAME_HINT in span.name
+            ):
                 kept = self._observer.ended(span, span_id, attributes)
         except Exception as error:
             fault("on_end", error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,11 +13,11 @@ from opentelemetry.sdk.trace import Event
 from opentelemetry.trace import StatusCode
 
 from otel_error_hygiene.conventions import outcome_of
+from otel_error_hygiene.conventions.control import is_cancellation
 from otel_error_hygiene.conventions.genai import CONVENTION as GENAI
 from otel_error_hygiene.conventions.mcp import CONVENTION as MCP
 from otel_error_hygiene.conventions.openinference import CONVENTION as OPENINFERENCE
 from otel_error_hygiene.conventions.openllmetry import CONVENTION as OPENLLMETRY
-from otel_error_hygiene.conventions.outcome import is_cancellation
 from otel_error_hygiene.model import Outcome
 
 OK, ERROR, UNSET = StatusCode.OK, StatusCode.ERROR, StatusCode.UNSET
@@ -27,6 +29,7 @@ def exception(kind: str, message: str = "m") -> Event:
     return Event("exception", {"exception.type": kind, "exception.message": message})
 
 
+TRACEBACK = 'Traceback (most recent call last):\n\n\n  File "tools.py", line 7, in look\n    raise it\n\n\n'
 NOTE = Event("gen_ai.tool.message", {"content": "{}"})
 
 RULES: list[tuple[str, Outcome, StatusCode, list[Event], dict[str, Any]]] = [
@@ -62,6 +65,22 @@ RULES: list[tuple[str, Outcome, StatusCode, list[Event], dict[str, Any]]] = [
     ("an interrupt of a node", CANCELLED, OK, [exception("langgraph.errors.NodeInterrupt")], {}),
     ("a hand-over is done", SUCCESS, ERROR, [exception("langgraph.errors.ParentCommand")], {}),
     ("an interrupt in error.type", CANCELLED, ERROR, [], {"error.type": "langgraph.errors.GraphInterrupt"}),
+    ("a call that waits for an approval", CANCELLED, ERROR, [exception("pydantic_ai.exceptions.ApprovalRequired")], {}),
+    ("a call that waits for a human", CANCELLED, ERROR, [exception("strands.interrupt.InterruptException")], {}),
+    ("LangSmith's name for every exception, the real one in its text", CANCELLED, OK,
+     [exception("Exception", f"GraphInterrupt(()){TRACEBACK}langgraph.errors.GraphInterrupt: ()\nDuring task x")], {}),
+    ("the same of a hand-over", SUCCESS, ERROR,
+     [exception("Exception", f"ParentCommand(x){TRACEBACK}langgraph.errors.ParentCommand: Command(goto='b')")], {}),
+    ("the same of a cancellation", CANCELLED, ERROR,
+     [exception("Exception", f"CancelledError(){TRACEBACK}asyncio.exceptions.CancelledError")], {}),
+    ("the same of a failure", FAILURE, OK,
+     [exception("Exception", f"KeyError('x'){TRACEBACK}KeyError: 'langgraph.errors.GraphInterrupt'")], {}),
+    ("a repr alone proves nothing", FAILURE, ERROR, [exception("Exception", "GraphInterrupt(())")], {}),
+    ("a result that is data and says so", FAILURE, OK, [], {"gen_ai.tool.call.result": '{"error": "403 Forbidden"}',
+     "output.value": '{"error": "403 Forbidden"}', "traceloop.entity.output": '{"isError": true}'}),
+    ("a result that is data and says nothing", SUCCESS, OK, [],
+     {"gen_ai.tool.call.result": '{"error": null}', "output.value": '{"exit_code": 1}'}),
+    ("gen_ai.task.status=failure", FAILURE, UNSET, [], {"gen_ai.task.status": "failure"}),
     ("a look-alike of control flow", FAILURE, OK, [exception("shop.GraphInterrupt")], {}),
     ("a retry that the tool asked for is a failure", FAILURE, ERROR,
      [exception("pydantic_ai.exceptions.ToolRetryError")], {}),
@@ -114,6 +133,52 @@ def test_a_subclass_of_control_flow_is_known_when_it_is_live() -> None:
     assert CANCELLED is outcome_of(GENAI, {"error.type": "shop.AskHuman"}, [], ERROR, own()).outcome
     lookalike = type("GraphInterrupt", (Exception,), {"__module__": "shop"})
     assert FAILURE is outcome_of(GENAI, {}, [exception("shop.GraphInterrupt")], ERROR, lookalike()).outcome
+
+
+def test_a_recorded_name_is_known_by_the_class_that_this_process_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subclass of control flow or of a cancellation, though only its name is on the span; nothing is imported."""
+    interrupt = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
+    module = ModuleType("shop")
+    module.AskHuman = type("AskHuman", (interrupt,), {"__module__": "shop"})  # type: ignore[attr-defined]
+    module.Stopped = type("Stopped", (asyncio.CancelledError,), {"__module__": "shop"})  # type: ignore[attr-defined]
+    module.GraphInterrupt = type("GraphInterrupt", (Exception,), {"__module__": "shop"})  # type: ignore[attr-defined]
+    module.number = 7  # type: ignore[attr-defined]
+    for loaded in (False, True):
+        if loaded:
+            monkeypatch.setitem(sys.modules, "shop", module)
+        expected = CANCELLED if loaded else FAILURE
+        for name in ("AskHuman", "Stopped"):
+            assert expected is outcome_of(GENAI, {}, [exception(f"shop.{name}")], ERROR, None).outcome
+        for name in ("GraphInterrupt", "number", "absent"):
+            assert FAILURE is outcome_of(GENAI, {}, [exception(f"shop.{name}")], ERROR, None).outcome
+
+
+@pytest.mark.parametrize(
+    ("description", "outcome"),
+    [("CancelledError", CANCELLED), ("CancelledError: ", CANCELLED), ("KeyboardInterrupt", CANCELLED),
+     ("CancelledError: the order was cancelled", FAILURE), ("the call got a CancelledError", FAILURE), (None, FAILURE)],
+)  # fmt: skip
+def test_a_status_whose_whole_text_is_a_cancellation(description: str | None, outcome: Outcome) -> None:
+    """Langfuse says no more of it."""
+    assert outcome is outcome_of(GENAI, {}, [], ERROR, None, description).outcome
+
+
+@pytest.mark.parametrize(
+    ("attributes", "description", "told"),
+    [
+        ({"gen_ai.tool.call.result": '{"error": "gone"}'}, None, ("tool_error", "gone")),
+        ({"gen_ai.tool.call.result": '{"error": "gone"}', "error.type": "GoneError"}, "x", ("GoneError", "gone")),
+        ({"gen_ai.tool.call.result": "Error: gone", "error.type": "tool_error"}, None, ("tool_error", "Error: gone")),
+        ({"gen_ai.tool.call.result": "Error: gone"}, "the status has words", None),
+        ({"error.type": "tool_error"}, None, None),
+    ],
+)
+def test_what_a_result_says_of_a_failure(
+    attributes: dict[str, str], description: str | None, told: tuple[str, str] | None
+) -> None:
+    """As data always; in its own words where the status has none."""
+    found = outcome_of(GENAI, attributes, [], ERROR, None, description).told
+    assert told == (None if found is None else (found.type, found.message))
 
 
 def test_a_class_that_tells_nothing_is_judged_by_the_span() -> None:
