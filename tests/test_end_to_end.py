@@ -202,9 +202,9 @@ def test_spans_of_the_plain_api_are_enough(jaeger: Jaeger, tmp_path: Path, proto
     assert (0, "") == (run.returncode, run.stderr)
     (said,) = run.said
     assert said["delivered"]
-    empty, first, both, after = said["prompts"]
-    line, second = both.split("\n")
-    assert ("", line, RECOVERED) == (empty, first, after)
+    empty, line, both, after = said["prompts"]
+    aged, second = both.split("\n")
+    assert ("", f"{line} (1 turn ago)", RECOVERED) == (empty, aged, after)
     assert re.fullmatch(
         r"\[error\] read_notes: not_found\. Try broader search or different category\..* ref=[0-9a-f]{8}", second
     )
