@@ -49,7 +49,6 @@ def record(
     lost: str | None = None,
 ) -> Split:
     """Split a failure whose span is at hand."""
-    place.count_failure()
     readable = span if isinstance(span, ReadableSpan) else None
     if readable is None or not span.get_span_context().trace_flags.sampled:
         lost = "unsampled"
@@ -59,7 +58,6 @@ def record(
 
 def record_alone(place: Machine, failed: Failed, parent: Span, buffer: ContextBuffer | None) -> Split:
     """Split a failure that has no span of its own: one without length is made for it."""
-    place.count_failure()
     context = parent.get_span_context()
     lost = "unsampled" if context.is_valid and not context.trace_flags.sampled else None
     resource = parent.resource if isinstance(parent, ReadableSpan) else _resource()

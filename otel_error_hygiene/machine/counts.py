@@ -1,4 +1,4 @@
-"""What is counted: every failure, and every loss (promise P7 of the design)."""
+"""What is counted beside the records themselves: every loss (promise P7 of the design)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.seen = 0
         self.unrouted = 0
         self.truncated = 0
         self.lost: Counter[str] = Counter()
 
-    def failure(self, *, truncated: bool = False) -> None:
-        """Count a failed tool call."""
-        with self._lock:
-            self.seen += 1
-            self.truncated += truncated
+    def cut(self, truncated: bool) -> None:
+        """Count a failure that was cut to the bounds, if it was."""
+        if truncated:
+            with self._lock:
+                self.truncated += 1
 
     def loss(self, reason: str, count: int = 1) -> None:
         """Count failures whose record is not durable."""

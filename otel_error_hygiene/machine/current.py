@@ -33,9 +33,6 @@ class Machine(Protocol):
     def splitter(self) -> Splitter:
         """Splits one failure two ways."""
 
-    def count_failure(self) -> None:
-        """Count a failure that no hook will see."""
-
     def recorded_outside(self, split: Split, resource: Resource) -> None:
         """Take a record that a boundary made: deliver it."""
 
@@ -83,9 +80,6 @@ class _Unattended:
         self.splitter = Splitter(None, self.settings, Counts())
         self.reports = Reports()
         self.folder: Path | None = None
-
-    def count_failure(self) -> None:
-        """Nobody asks for the counts."""
 
     def recorded_outside(self, split: Split, resource: Resource) -> None:
         """Nothing was recorded."""

@@ -223,13 +223,8 @@ class Observer:
                 return ways.keep_if_failed(span)
         if buffer is None and call.agent is not None:
             buffer = self._conversations.of_agent(call.agent, make=True)
-        ways.counts.failure(truncated=failed.truncated)
         lost = "closed" if ways.closed else None if ways.sampled(span) else "unsampled"
-        try:
-            split = ways.splitter.split(failed, span, span.resource, buffer, lost=lost, end_ns=span.end_time)
-        except BaseException:  # an interrupt, too, must not unbalance the counts
-            ways.counts.loss("internal")
-            raise
+        split = ways.splitter.split(failed, span, span.resource, buffer, lost=lost, end_ns=span.end_time)
         if buffer is not None and split.durable and not self._conversations.asked_for(buffer):
             ways.counts.unroutable()
         if handed is None:

@@ -145,13 +145,17 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
         counts.loss("store_removed", self._outbox.removed())
         states = self._outbox.states()
         lost = counts.lost + Counter({"discarded": states[State.DISCARDED]})
+        pending, delivered = states[State.PENDING], states[State.DELIVERED] + states[State.PURGED]
+        quarantined, expired = states[State.QUARANTINED], states[State.EXPIRED]
+        recorded = pending + delivered + quarantined + expired
         return Stats(
-            seen=counts.seen,
-            recorded=counts.seen - lost.total(),
-            pending=states[State.PENDING],
-            delivered=states[State.DELIVERED] + states[State.PURGED],
-            quarantined=states[State.QUARANTINED],
-            expired=states[State.EXPIRED],
+            # Not the count of what began: a failure that another thread is recording is neither recorded nor lost yet.
+            seen=recorded + lost.total(),
+            recorded=recorded,
+            pending=pending,
+            delivered=delivered,
+            quarantined=quarantined,
+            expired=expired,
             unrouted=counts.unrouted,
             lost=dict(lost),
             truncated=counts.truncated,
@@ -215,10 +219,6 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             self._courier.start()
 
     # --- for the boundary ---------------------------------------------------------------------
-
-    def count_failure(self) -> None:
-        """Count a failure that no hook will see."""
-        self._ways.counts.failure()
 
     def buffer_of(self, span: object, bound: ContextBuffer | None) -> ContextBuffer | None:
         """Return the buffer that a failure of, or below, an open span concerns."""

@@ -104,37 +104,44 @@ class Splitter:
             end_ns: When the call failed, nanoseconds since the epoch; None: now.
         """
         now_ns = time.time_ns()
-        node = masked(failed.node)
-        print_ = fingerprint(node)
-        tool = sanitize_name(failed.call.tool)
-        key = (tool, digest(failed.call.arguments), print_)
-        trace_id, span_id = _ids(span)
-        classification = classify(nameless(node, failed.call.tool), now=now_ns / 1e9)
-        attempt = Attempt() if buffer is None else buffer.attempt(key, (trace_id, span_id), classification.error_class)
-        durable = lost is None and self._outbox is not None
-        record_id = self._outbox.new_id() if durable and self._outbox is not None else 0
-        summary = summary_of_node(
-            node,
-            classification,
-            tool=tool,
-            attempt=attempt.number,
-            escalated=attempt.escalated,
-            impact=failed.impact,
-            timestamp=datetime.fromtimestamp(now_ns / 1e9, UTC),
-            trace_id=f"{trace_id:032x}" if trace_id else None,
-            span_id=f"{span_id:016x}" if span_id else None,
-            ref=f"{record_id >> 32:08x}" if durable else None,
-        )
-        plain: Plain | None = None
-        if lost is not None:
-            self._counts.loss(lost)
-        elif self._outbox is not None:
-            plain = self._plain(failed, node, print_, summary, span, resource, buffer, now_ns)
-            reason = self._append(kind, record_id, plain, resource)
-            if reason is not None:
-                self._counts.loss(reason)
-                durable, record_id = False, 0
-                summary = summary.model_copy(update={"ref": None})
+        self._counts.cut(failed.truncated)
+        try:
+            node = masked(failed.node)
+            print_ = fingerprint(node)
+            tool = sanitize_name(failed.call.tool)
+            key = (tool, digest(failed.call.arguments), print_)
+            trace_id, span_id = _ids(span)
+            classification = classify(nameless(node, failed.call.tool), now=now_ns / 1e9)
+            attempt = (
+                Attempt() if buffer is None else buffer.attempt(key, (trace_id, span_id), classification.error_class)
+            )
+            durable = lost is None and self._outbox is not None
+            record_id = self._outbox.new_id() if durable and self._outbox is not None else 0
+            summary = summary_of_node(
+                node,
+                classification,
+                tool=tool,
+                attempt=attempt.number,
+                escalated=attempt.escalated,
+                impact=failed.impact,
+                timestamp=datetime.fromtimestamp(now_ns / 1e9, UTC),
+                trace_id=f"{trace_id:032x}" if trace_id else None,
+                span_id=f"{span_id:016x}" if span_id else None,
+                ref=f"{record_id >> 32:08x}" if durable else None,
+            )
+            plain: Plain | None = None
+            reason = lost
+            if lost is None and self._outbox is not None:
+                plain = self._plain(failed, node, print_, summary, span, resource, buffer, now_ns)
+                reason = self._append(kind, record_id, plain, resource)
+        except BaseException:  # an interrupt, too, must not unbalance the counts
+            self._counts.loss("internal")
+            raise
+        if reason is not None:
+            self._counts.loss(reason)
+            durable, record_id = False, 0
+            summary = summary.model_copy(update={"ref": None})
+            if plain is not None:
                 plain["failure"].update(summary=plain_summary(summary), line=str(summary))
         if buffer is None:
             if durable:
