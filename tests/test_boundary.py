@@ -118,7 +118,7 @@ def test_a_cancelled_call_tells_nothing_and_clears_nothing(rig: Rig, kind: type[
         with pytest.raises(kind), tool_call("look", call_id="c1", tracer_provider=rig.provider) as call:
             raise kind
         assert call.summary is None
-        assert before == errors.render()
+        assert f"{before} (1 turn ago)" == errors.render()
     assert 1 == rig.processor.stats().seen
     assert rig.provider.force_flush()
     cancelled = rig.exporter.get_finished_spans()[-1]

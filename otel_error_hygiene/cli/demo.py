@@ -8,6 +8,7 @@ records go into the user's own store, so that ``list`` and ``show`` find them af
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -37,6 +38,7 @@ from .demo_view import View, count_frames
 USUAL_JAEGER_URL: Final = "http://localhost:16686"
 _DELIVER_MILLIS: Final = 3000
 _MIN_FRAMES: Final = 30
+_DATE: Final = re.compile(r" \(\d+ turns? ago\)$")
 
 
 def run_demo(
@@ -118,7 +120,7 @@ def _problems_of_run(run: Run) -> Iterator[str]:
     pending: list[str] = []
     for turn in run.turns:
         where = f"Turn {turn.number}"
-        lines = [line for line in turn.ours.splitlines() if line != RECOVERED]
+        lines = [_DATE.sub("", line) for line in turn.ours.splitlines() if line != RECOVERED]
         if lines != pending:
             yield f"{where}: the prompt holds {lines}, and {pending} was pending."
         if (RECOVERED in turn.ours.splitlines()) != (turn.number > 1 and bool(run.turns[turn.number - 2].pruned)):

@@ -165,7 +165,19 @@ class ContextBuffer:
         """
         with self._lock:
             told = self._seen.get(origin) if origin[1] else None
-            return self._attempts.next(key, error_class) if told is None else told
+            if told is not None:
+                return told
+            entry = self._entries.get(key)
+            # An escalation gives a clean slate once the model knew of it: of fifty parallel calls that fail alike, none
+            # may hide that it is one too many.
+            if (
+                entry is not None
+                and entry.summary.escalated
+                and self._boundaries
+                and entry.ended_ns <= self._boundaries[-1]
+            ):
+                self._attempts.forget(key)
+            return self._attempts.next(key, error_class)
 
     def put(self, told: Told) -> bool:
         """Take in a failure whose record is durable; False when the same span's failure is already told."""
