@@ -51,7 +51,7 @@ class ContextBuffer:
             try:
                 rules = replace(rules, **changes)
             except TypeError as error:
-                raise ConfigurationError(f"a rule that does not exist: {error}") from error
+                raise ConfigurationError(f"no such rule, or an unusable value: {error}") from error
         self.conversation = conversation
         self._rules = rules
         self._policy = rules.policy
