@@ -386,7 +386,13 @@ class Buffers(RuleBasedStateMachine):
             lines, failures = len(model.lines()), len(model.failures)
             assert lines <= _MAX_ENTRIES
             assert model.buffer._pending.indexed() <= 2 * failures + 3 * lines
-            assert len(model.buffer._attempts) <= _MAX_ENTRIES + 1
+            assert model.buffer._attempts._numbers.keys() <= model.lines().keys()
+
+    @invariant()
+    def a_turn_is_counted_once(self) -> None:
+        """Whoever passes it: a rendering's first call, or ``turn()``."""
+        for model in self.agents.values():
+            assert model.turn == model.buffer._turns
 
 
 _POOLS = [ThreadPoolExecutor(1, thread_name_prefix=f"tool-{number}") for number in range(3)]
