@@ -74,7 +74,7 @@ Operation = Callable[[], Callable[[], object]]
 
 
 def append(buffer: ContextBuffer) -> Operation:
-    """A failure of another kind; the one before it is taken out again, untimed."""
+    """Tell of a failure of another kind; the one before it is taken out again, untimed."""
 
     def prepare() -> Callable[[], object]:
         buffer.resolve("none", None, "call_new", 0)
@@ -90,7 +90,7 @@ def append(buffer: ContextBuffer) -> Operation:
 
 
 def append_full(buffer: ContextBuffer) -> Operation:
-    """A failure of another kind each time, at the bound: the oldest goes."""
+    """Tell of a failure of another kind each time; at the bound the oldest goes."""
 
     def prepare() -> Callable[[], object]:
         failure = told(buffer, f"new {next(_numbers)}")
@@ -108,7 +108,7 @@ def repeat(buffer: ContextBuffer) -> Operation:
 
 
 def prune_own(buffer: ContextBuffer) -> Operation:
-    """A success of the same call, by its id."""
+    """Tell of a success of the same call, by its id."""
 
     def prepare() -> Callable[[], object]:
         buffer.put(told(buffer, "new"))
@@ -118,17 +118,17 @@ def prune_own(buffer: ContextBuffer) -> Operation:
 
 
 def sibling(buffer: ContextBuffer) -> Operation:
-    """A success that resolves nothing: it started before the model knew."""
+    """Tell of a success that resolves nothing: it started before the model knew."""
     return lambda: lambda: buffer.resolve("tool", "arguments", "call_other", 0)
 
 
 def later(buffer: ContextBuffer) -> Operation:
-    """A later success; what resolves nothing under a policy that keeps all."""
+    """Tell of a later success, under a policy that keeps all."""
     return lambda: lambda: buffer.resolve("tool", "arguments", "call_other", 10)
 
 
 def one_known(buffer: ContextBuffer) -> Operation:
-    """A later success that resolves one failure of many: the others ended after the boundary."""
+    """Tell of a later success that resolves one failure of many: the others ended after the boundary."""
 
     def prepare() -> Callable[[], object]:
         buffer.put(told(buffer, "new", 1))
@@ -142,7 +142,7 @@ def render(buffer: ContextBuffer) -> Operation:
 
 
 def render_placed(buffer: ContextBuffer) -> Operation:
-    """All have their place in the history: nothing is rendered."""
+    """Render where all have their place in the history: nothing."""
     for summary in buffer.pending:
         buffer.as_tool_result(summary, "call", "openai")
     return lambda: buffer.render
@@ -261,9 +261,8 @@ def main() -> None:
         few, many = (row.operation(filled(count, row.policy, row.ended_ns)) for count in (FEW, MANY))
         say(row.name, *compare(few, many, rounds, 200))
     say("prune all by one success, for each", *(prune_all(n, "any_later_success", rounds) for n in (FEW, MANY)))
-    print(
-        f"\n{'conversations, six failures pending in each:':<52} {FEW_CONVERSATIONS:>9} {MANY_CONVERSATIONS:>9}   ratio"
-    )
+    head = "conversations, six failures pending in each:"
+    print(f"\n{head:<52} {FEW_CONVERSATIONS:>9} {MANY_CONVERSATIONS:>9} {'ratio':>7}")
     for what in ("append", "prune", "render"):
         few, many = (over_conversations(count, what) for count in (FEW_CONVERSATIONS, MANY_CONVERSATIONS))
         say(what, *compare(few, many, rounds, 200))

@@ -54,7 +54,8 @@ class Settings(BaseSettings):
     """Which of the failures that the model knew of a success resolves: a name of ``context.policies``, or, in code, a
     callable that is given the failure and the success. The failure of the same call is always resolved."""
     escalate_after: Annotated[int, Field(ge=0)] = 3
-    """Identical failures, with no success between, at which the line says to stop; at least 2, or 0 for never."""
+    """Identical failures, with no success between, at which the line says to stop; at least 2, or 0 for never. Once
+    the model knows of it, they are counted from 1 again."""
     escalate_transient_after: Annotated[int, Field(ge=0)] = 6
     """The same for what may pass by itself: connectivity, rate_limit and upstream."""
     max_age_turns: Annotated[int, Field(ge=1)] = 20

@@ -38,6 +38,7 @@ from .demo_view import View, count_frames
 USUAL_JAEGER_URL: Final = "http://localhost:16686"
 _DELIVER_MILLIS: Final = 3000
 _MIN_FRAMES: Final = 30
+_DATE: Final = re.compile(r" \(\d+ turns? ago\)$")
 
 
 def run_demo(
@@ -114,16 +115,12 @@ def _say_backend(view: View, processor: ErrorHygieneSpanProcessor, run: Run, jae
     )
 
 
-_AGE = re.compile(r" \(\d+ turns? ago\)$")
-"""What a line of an earlier turn says of its age."""
-
-
 def _problems_of_run(run: Run) -> Iterator[str]:
     """Compare what happened with what was to happen."""
     pending: list[str] = []
     for turn in run.turns:
         where = f"Turn {turn.number}"
-        lines = [_AGE.sub("", line) for line in turn.ours.splitlines() if line != RECOVERED]
+        lines = [_DATE.sub("", line) for line in turn.ours.splitlines() if line != RECOVERED]
         if lines != pending:
             yield f"{where}: the prompt holds {lines}, and {pending} was pending."
         if (RECOVERED in turn.ours.splitlines()) != (turn.number > 1 and bool(run.turns[turn.number - 2].pruned)):

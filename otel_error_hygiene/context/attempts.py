@@ -18,7 +18,7 @@ class Attempt(NamedTuple):
     number: int = 1
     """Counted from 1 since the last success that resolved them, or the last escalation."""
     escalated: bool = False
-    """The limit is reached: its line says to stop. The next identical failure is number 1 again."""
+    """The limit is reached: its line says to stop. Once the model knows, the next identical failure is number 1."""
     order: int = 0
     """Of two failures of a buffer the later one has the greater."""
 
@@ -46,13 +46,11 @@ class Attempts:
         """Count one more failure."""
         self._order += 1
         number = self._numbers.pop(key, 0) + 1
-        limit = self._transient_limit if error_class in TRANSIENT else self._limit
-        if limit and number >= limit:
-            return Attempt(number, escalated=True, order=self._order)
         self._numbers[key] = number
         if len(self._numbers) > self._max_keys:
             self._numbers.popitem(last=False)
-        return Attempt(number, order=self._order)
+        limit = self._transient_limit if error_class in TRANSIENT else self._limit
+        return Attempt(number, bool(limit) and number >= limit, self._order)
 
     def forget(self, key: Key) -> None:
         """Begin again with 1."""

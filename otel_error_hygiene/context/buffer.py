@@ -51,7 +51,7 @@ class ContextBuffer:
             try:
                 rules = replace(rules, **changes)
             except TypeError as error:
-                raise ConfigurationError(f"a rule that does not exist: {error}") from error
+                raise ConfigurationError(f"no such rule, or an unusable value: {error}") from error
         self.conversation = conversation
         self._rules = rules
         self._policy = rules.policy
@@ -170,7 +170,19 @@ class ContextBuffer:
         """
         with self._lock:
             told = self._seen.get(origin) if origin[1] else None
-            return self._attempts.next(key, error_class) if told is None else told
+            if told is not None:
+                return told
+            entry = self._entries.get(key)
+            # An escalation gives a clean slate once the model knew of it: of fifty parallel calls that fail alike, none
+            # may hide that it is one too many.
+            if (
+                entry is not None
+                and entry.summary.escalated
+                and self._boundaries
+                and entry.ended_ns <= self._boundaries[-1]
+            ):
+                self._attempts.forget(key)
+            return self._attempts.next(key, error_class)
 
     def put(self, told: Told) -> bool:
         """Take in a failure whose record is durable; False when the same span's failure is already told."""

@@ -55,10 +55,12 @@ class Held(NamedTuple):
 class Entry:
     """A pending failure and its repeats: one line, gone when all of them are resolved. Guarded by the buffer's lock."""
 
-    __slots__ = ("failures", "order", "placed", "shown", "shown_turn", "summary", "told_ns", "told_turn")
+    __slots__ = ("ended_ns", "failures", "order", "placed", "shown", "shown_turn", "summary", "told_ns", "told_turn")
 
     def __init__(self, told: Told) -> None:
         self.summary = told.summary
+        self.ended_ns = told.ended_ns
+        """End of the failure whose summary it is, nanoseconds since the epoch."""
         self.order = told.order
         self.failures: dict[int, Held] = {}
         """By number, the oldest first."""
@@ -76,7 +78,7 @@ class Entry:
         """Take in a failure; return the one that had to go for it, if any."""
         told = held.told
         if told.order >= self.order:
-            self.summary, self.order = told.summary, told.order
+            self.summary, self.ended_ns, self.order = told.summary, told.ended_ns, told.order
         self.placed = False
         self.shown_turn = None
         self.told_turn, self.told_ns = turn, now_ns

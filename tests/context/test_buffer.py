@@ -336,6 +336,22 @@ def test_a_scope_has_the_bounds_of_its_parent() -> None:
     assert 1 == len(child.render().splitlines())
 
 
+def test_the_scope_longest_not_used_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is used stays, and so does one that somebody holds, such as an open span."""
+    monkeypatch.setattr(buffer_module, "_MAX_SCOPES", 10)
+    buffer = ContextBuffer("c")
+    steady, held = id(buffer.scope("steady")), buffer.scope("held")
+    fail(buffer.scope("steady"))
+    fail(buffer.scope("forgotten"))
+    for number in range(100):
+        buffer.scope(str(number))
+        assert 1 == len(buffer.scope("steady").pending)
+    assert 10 == len(buffer._children)
+    assert held is buffer.scope("held")
+    assert steady == id(buffer.scope("steady"))
+    assert () == tuple(buffer.scope("forgotten").pending)
+
+
 def test_everything_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures, repeats, turns, scopes and spans beyond number leave no more behind than the bounds say."""
     monkeypatch.setattr(buffer_module, "_MAX_ENTRIES", 1000)

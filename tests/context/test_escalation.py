@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -82,12 +83,29 @@ def test_a_success_resolves_an_escalation(buffer: ContextBuffer) -> None:
     assert RECOVERED == buffer.render()
 
 
-def test_the_escalation_gives_a_clean_slate(buffer: ContextBuffer) -> None:
-    """The next identical failure is the first one again, in the same line; the sixth escalates again."""
-    told = [fail(buffer, error_class=AUTH) for _ in range(7)]
+@pytest.mark.parametrize(
+    "boundary",
+    [ContextBuffer.render, ContextBuffer.turn, lambda buffer: buffer.model_called(time.time_ns())],
+    ids=["render", "turn", "model call"],
+)
+def test_the_escalation_gives_a_clean_slate(buffer: ContextBuffer, boundary: Callable[[ContextBuffer], object]) -> None:
+    """Once the model knew of it, the next identical failure is the first, in the same line."""
+    told = []
+    for _ in range(7):
+        told.append(fail(buffer, error_class=AUTH, ended_ns=time.time_ns()))
+        boundary(buffer)
     assert [1, 2, 3, 1, 2, 3, 1] == [summary.attempt for summary in told]
     assert [False, False, True] * 2 + [False] == [summary.escalated for summary in told]
-    assert str(told[-1]) == buffer.render()
+    assert [told[-1]] == list(buffer.pending)
+
+
+def test_a_batch_that_fails_alike_says_so_until_the_model_knew(buffer: ContextBuffer) -> None:
+    """Fifty parallel calls: the line tells of all of them, and that it is enough; no hint to retry takes its place."""
+    buffer.model_called(1)
+    told = [fail(buffer, ended_ns=time.time_ns()) for _ in range(50)]
+    assert f"{STOP.format(tool='search', times=50)} ref={told[-1].ref}" == buffer.render()
+    buffer.turn()
+    assert 1 == fail(buffer, ended_ns=time.time_ns()).attempt
 
 
 @pytest.mark.parametrize("late", [False, True])
