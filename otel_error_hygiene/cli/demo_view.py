@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final, Literal
 
 from rich import box
@@ -125,7 +128,7 @@ class View:
                 f"{label} acknowledged {acknowledged} of {recorded} failures. Nothing is lost: the rest waits in the "
                 "store, and this sends it once the backend is there:"
             )
-            self._verbatim("otel-error-hygiene deliver")
+            self._verbatim(f"{_command()} deliver")
             self._say("The failing trace in Jaeger, once it has arrived:")
         self._verbatim(link)
         if guessed:
@@ -142,8 +145,8 @@ class View:
         else:
             self._say("The records also stand in the local store:")
         self._verbatim(path)
-        self._verbatim(f"otel-error-hygiene list{option}")
-        self._verbatim(f"otel-error-hygiene show {ref}{option}")
+        self._verbatim(f"{_command()} list{option}")
+        self._verbatim(f"{_command()} show {ref}{option}")
 
     def problems(self, found: Sequence[str]) -> None:
         """Say what did not happen as shown."""
@@ -247,3 +250,12 @@ def _clock(at_ns: int | None) -> str:
     if at_ns is None:
         return "never"
     return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%H:%M:%S.%f}"[:-3] + " UTC"
+
+
+def _command() -> str:
+    """Return what to type for our command: its path where it was started by one and the shell would not find it."""
+    name = "otel-error-hygiene"
+    started = Path(sys.argv[0])
+    if started.name != name or shutil.which(name) is not None:
+        return name
+    return os.path.relpath(started)
