@@ -322,3 +322,15 @@ def test_a_report_that_the_store_refused_is_one_failure_too(settings: Settings, 
         stats = rig.processor.stats()
         rig.provider.shutdown()
         assert (1, {"store_unavailable": 1}) == (stats.seen, stats.lost)
+
+
+def test_a_time_out_of_asyncio_is_named_for_itself() -> None:
+    """Its cause is the cancellation that it made (CPython, ``asyncio.timeouts``), which tells an agent nothing."""
+
+    async def slow() -> None:
+        await asyncio.wait_for(asyncio.sleep(60), 0.001)
+
+    with pytest.raises(TimeoutError) as caught:
+        asyncio.run(slow())
+    summary = summarize(caught.value, tool="look")
+    assert ("TimeoutError", "connectivity") == (summary.error, summary.error_class)

@@ -23,6 +23,7 @@ from ..capture import fingerprint, format_node
 from ..classify import classify
 from ..context import Attempt, ContextBuffer, Told
 from ..conventions import digest
+from ..conventions.control import CANCELLED_TYPES
 from ..forensics.outbox import Outbox, Refused
 from ..forensics.record import VERSION, Plain, of_span
 from ..forensics.segment import RecordKind
@@ -351,6 +352,7 @@ def _ids(span: ReadableSpan | Plain | None) -> tuple[int, int]:
 
 
 def _root(node: ExceptionNode) -> ExceptionNode:
-    while node.cause is not None:
+    # A time-out of asyncio is caused by the cancellation that it made: that says nothing.
+    while node.cause is not None and node.cause.type not in CANCELLED_TYPES:
         node = node.cause
     return node
