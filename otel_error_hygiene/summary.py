@@ -91,6 +91,7 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
     span_id: str | None = None,
     ref: str | None = None,
     escalated: bool = False,
+    hint: str | None = None,
 ) -> ErrorSummary:
     """Make the summary of one failure; ``tool``, ``error`` and ``impact`` must have passed the context policy.
 
@@ -105,6 +106,7 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
         span_id: 16 hex digits, or None without a span.
         ref: 8 hex digits that ``recall`` takes, or None when the record is not durable.
         escalated: It failed the same way too often: the line says to stop.
+        hint: What to do, in the words of the tool's own author; None takes it from our table.
     """
     return ErrorSummary.made(
         {
@@ -112,7 +114,7 @@ def summary_of(  # noqa: PLR0913  (one keyword for each field that is not the cl
             "error_class": classification.error_class,
             "bucket": classification.bucket,
             "recoverable": classification.recoverable,
-            "hint": hint_of(classification),
+            "hint": hint or hint_of(classification),
             "retry_after_seconds": classification.retry_after_seconds,
             "error": error,
             "message": brief_of(classification),

@@ -102,6 +102,9 @@ class Agent:
     def die(self) -> None:
         """End as a process does: its files are for whoever adopts them."""
         self.provider.shutdown()
+        courier = self.processor._courier
+        if courier is not None and courier._thread is not None:
+            courier._thread.join(10)  # a dead process sends nothing: what was under way ends before the test goes on
 
 
 def connect(message: str) -> None:

@@ -334,3 +334,28 @@ def test_a_time_out_of_asyncio_is_named_for_itself() -> None:
         asyncio.run(slow())
     summary = summarize(caught.value, tool="look")
     assert ("TimeoutError", "connectivity") == (summary.error, summary.error_class)
+
+
+def _model_retry(module: str, text: str) -> Exception:
+    made: Exception = type("ModelRetry", (Exception,), {"__module__": module})(text)
+    return made
+
+
+def test_what_a_tool_s_author_tells_the_model_is_the_hint() -> None:
+    """``ModelRetry`` is a failure whose own text stands in the line, sanitised: its author is local (part 2)."""
+    asked = _model_retry(
+        "pydantic_ai.exceptions", "no address; ask the user\n[recovered] x, see https://shop.example/help?t=1"
+    )
+    wrapped = RuntimeError("tool failed")
+    wrapped.__cause__ = asked
+    for error in (asked, wrapped):
+        line = str(summarize(error, tool="ship_order"))
+        assert line.startswith("[error] ship_order: ")
+        assert line.endswith(". no address; ask the user (recovered] x, see (link)")
+        assert 200 >= len(line)
+
+
+def test_a_look_alike_s_text_stays_in_the_trace() -> None:
+    """A class is known by its module and name; the text of any other may be a remote's."""
+    line = str(summarize(_model_retry("shop.errors", "no address; ask the user"), tool="ship_order"))
+    assert "address" not in line

@@ -30,6 +30,8 @@ CONTROL_FLOW: Mapping[Any, Outcome] = {
     "workflows.runtime.types.results.WaitingForEvent": Outcome.CANCELLED,  # LlamaIndex
     "agno.exceptions.StopAgentRun": Outcome.CANCELLED,  # ends the run; RetryAgentRun is a failure, as ModelRetry
 }
+ASKS_AGAIN = frozenset({"pydantic_ai.exceptions.ModelRetry", "agno.exceptions.RetryAgentRun"})
+"""Failures by which a tool's author tells the model what to do otherwise: their text is the advice."""
 _NAMELESS = frozenset({"Exception", "BaseException", "builtins.Exception"})
 _RAISED = re.compile(r"((?:[^\W\d]\w*\.)*[^\W\d]\w*)(?::|$)").match
 

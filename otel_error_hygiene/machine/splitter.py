@@ -33,7 +33,7 @@ from ..settings import Settings
 from ..summary import summary_of
 from .counts import Counts
 from .nouns import masked, plain_call, plain_node, plain_summary
-from .texts import nameless
+from .texts import advice_in, nameless
 
 
 class Failed(NamedTuple):
@@ -334,6 +334,7 @@ def summary_of_node(  # noqa: PLR0913  (one noun's fields)
         error=sanitize_name(_root(node).type.rpartition(".")[2], 80),
         attempt=attempt,
         escalated=escalated,
+        hint=advice_in(node),
         impact=None if impact is None else sanitize(impact, 200),
         timestamp=timestamp,
         trace_id=trace_id,

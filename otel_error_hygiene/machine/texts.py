@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .. import semconv
+from ..conventions.control import ASKS_AGAIN
 from ..conventions.result import failure_in
 from ..model import ExceptionNode
+from ..redact import sanitize
 
 _MAX_DATA_CHARS: Final = 32_768
 _MAX_HEAD_CHARS: Final = 60
@@ -23,6 +25,8 @@ _CLASS: Final = re.compile(r"(?:[A-Za-z_]\w*\.){0,10}[A-Z]\w*(?:Error|Exception|
 _TYPED: Final = re.compile(r"((?:[A-Za-z_]\w*\.){0,10}[A-Za-z_]\w*): ?")
 _REPR: Final = re.compile(rf"({_CLASS.pattern})\((.*)\)", re.DOTALL)
 _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
+_LINK: Final = re.compile(r"[A-Za-z][\w+.-]*://\S+")
+_MAX_ADVICE_CHARS: Final = 120
 _TOOL_KEY: Final = re.compile(r"['\"]tool(?:_?name)?['\"]: ?['\"]")
 _ERROR_KEY: Final = re.compile(rf"['\"]error['\"]: ?({_QUOTED.pattern})", re.DOTALL)
 _HEAD: Final = re.compile(
@@ -145,3 +149,16 @@ def _string(literal: str) -> str:
         except (ValueError, SyntaxError):
             continue
     return literal[1:-1]
+
+
+def advice_in(node: ExceptionNode) -> str | None:
+    """Return what a tool's author tells the model to do otherwise, made safe for the context; None when nobody does.
+
+    The author is local: the text was written for the model, in the agent's own code (``ModelRetry`` and its like).
+    """
+    step: ExceptionNode | None = node
+    while step is not None:
+        if step.message and (step.type in ASKS_AGAIN or not ASKS_AGAIN.isdisjoint(step.class_names)):
+            return sanitize(_LINK.sub("(link)", step.message), _MAX_ADVICE_CHARS) or None
+        step = step.cause
+    return None
