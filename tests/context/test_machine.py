@@ -404,4 +404,5 @@ def on(thread: int, run: Callable[[], T]) -> T:
 
 
 TestBuffers = Buffers.TestCase
-TestBuffers.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+# The same examples in every run: a search that goes on belongs beside a developer, not in front of a landing.
+TestBuffers.settings = settings(max_examples=200, stateful_step_count=60, deadline=None, derandomize=True)
