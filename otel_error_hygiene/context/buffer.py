@@ -179,7 +179,7 @@ class ContextBuffer:
                 entry is not None
                 and entry.summary.escalated
                 and self._boundaries
-                and entry.ended_ns <= self._boundaries[-1]
+                and entry.newest.ended_ns <= self._boundaries[-1]
             ):
                 self._attempts.forget(key)
             return self._attempts.next(key, error_class)
@@ -256,9 +256,7 @@ class ContextBuffer:
             if room < 0 or len(lines) + note == max_lines:
                 break
             lines.append(line)
-            entry.shown = True
-            if entry.shown_turn is None:
-                entry.shown_turn = self._turns
+            entry.show(self._turns)
             if len(lines) == 1 and self._note and room > len(RECOVERED) and max_lines > 1:
                 room -= len(RECOVERED) + 1
                 note = 1

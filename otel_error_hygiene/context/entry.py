@@ -49,49 +49,78 @@ class Held(NamedTuple):
     ended_ns: int
     number: int
     """In the order of telling, one for each."""
+    turn: int
+    """In which it was told."""
     told: Told
 
 
 class Entry:
-    """A pending failure and its repeats: one line, gone when all of them are resolved. Guarded by the buffer's lock."""
+    """A pending failure and its repeats: one line, gone when all of them are resolved. Guarded by the buffer's lock.
 
-    __slots__ = ("ended_ns", "failures", "order", "placed", "shown", "shown_turn", "summary", "told_ns", "told_turn")
+    The line is that of the newest failure that nothing has resolved.
+    """
 
-    def __init__(self, told: Told) -> None:
-        self.summary = told.summary
-        self.ended_ns = told.ended_ns
-        """End of the failure whose summary it is, nanoseconds since the epoch."""
-        self.order = told.order
-        self.failures: dict[int, Held] = {}
+    __slots__ = ("_placed", "_shown_turns", "failures", "newest", "shown", "told_ns", "told_turn")
+
+    def __init__(self, held: Held, now_ns: int) -> None:
+        self.newest = held
+        self.failures = {held.number: held}
         """By number, the oldest first."""
-        self.placed = False
-        """As the failed call's own result message."""
         self.shown = False
         """In a rendering, or placed."""
-        self.shown_turn: int | None = None
-        """The turn that rendered this very line first."""
-        self.told_turn = 0
-        self.told_ns = 0
-        """When the newest failure was told, nanoseconds since the epoch."""
+        self.told_turn, self.told_ns = held.turn, now_ns
+        """When a failure was told last, nanoseconds since the epoch."""
+        self._placed: set[int] = set()
+        """Numbers of the failures whose line stands as their call's own result message."""
+        self._shown_turns: dict[int, int] = {}
+        """By number, the turn that rendered that failure's line first."""
 
-    def add(self, held: Held, turn: int, now_ns: int) -> Held | None:
+    @property
+    def summary(self) -> ErrorSummary:
+        """What its line says."""
+        return self.newest.told.summary
+
+    def add(self, held: Held, now_ns: int) -> Held | None:
         """Take in a failure; return the one that had to go for it, if any."""
-        told = held.told
-        if told.order >= self.order:
-            self.summary, self.ended_ns, self.order = told.summary, told.ended_ns, told.order
-        self.placed = False
-        self.shown_turn = None
-        self.told_turn, self.told_ns = turn, now_ns
+        self.told_turn, self.told_ns = held.turn, now_ns
         self.failures[held.number] = held
+        # Threads may tell identical failures in another order than they were counted in.
+        if held.told.order >= self.newest.told.order:
+            self.newest = held
         # Beyond the bound the oldest go: the newest stand for them.
-        return self.failures.pop(next(iter(self.failures))) if len(self.failures) > MAX_FAILURES else None
+        return self.take(next(iter(self.failures))) if len(self.failures) > MAX_FAILURES else None
+
+    def take(self, number: int) -> Held | None:
+        """Take a failure out; None when it is gone already."""
+        taken = self.failures.pop(number, None)
+        if taken is not None:
+            self._placed.discard(number)
+            self._shown_turns.pop(number, None)
+            if taken is self.newest and self.failures:
+                self.newest = max(self.failures.values(), key=lambda held: (held.told.order, held.number))
+        return taken
+
+    @property
+    def placed(self) -> bool:
+        """Whether its line stands as the call's own result message."""
+        return self.newest.number in self._placed
+
+    def place(self) -> None:
+        """Leave its line out of the renderings."""
+        self._placed.add(self.newest.number)
+        self.shown = True
+
+    def show(self, turn: int) -> None:
+        """Note that a rendering of this turn shows the line."""
+        self._shown_turns.setdefault(self.newest.number, turn)
+        self.shown = True
 
     def line(self, turn: int) -> str:
         """Return the line of a rendering: dated once it is not of this turn.
 
         What the model has not been shown yet is news, however long ago it was.
         """
-        if self.shown_turn is None or self.shown_turn == turn:
+        if self._shown_turns.get(self.newest.number, turn) == turn:
             return str(self.summary)
-        turns = turn - self.told_turn
+        turns = turn - self.newest.turn
         return self.summary.with_remark(f" ({turns} turn{'s' if turns > 1 else ''} ago)")

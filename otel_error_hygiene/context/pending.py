@@ -44,25 +44,26 @@ class Pending:
         """Take in a failure; return the key of the entry that had to go for it, if any."""
         key, dropped = told.key, None
         self._number += 1
-        held = Held(told.ended_ns, self._number, told)
+        held = Held(told.ended_ns, self._number, turn, told)
         entry = self.entries.get(key)
         if entry is None:
             if len(self.entries) >= self._max_entries:
                 dropped = next(iter(self.entries))
                 self.remove_entry(dropped)
                 self.dropped += 1
-            entry = self.entries[key] = Entry(told)
+            entry = self.entries[key] = Entry(held, now_ns)
             if told.arguments is not None:
                 self._by_call.setdefault(key[:2], {})[key] = entry
         else:
             self.entries.move_to_end(key)
             self._forget_summary(entry)
-        gone = entry.add(held, turn, now_ns)
-        if gone is not None:
-            self._unindex((gone,))
+            gone = entry.add(held, now_ns)
+            if gone is not None:
+                self._unindex((gone,))
         self._by_summary[entry.summary] = entry
         self._unplaced.pop(key, None)
-        self._unplaced[key] = entry
+        if not entry.placed:
+            self._unplaced[key] = entry
         lane = self._lanes_of.of_failure(told)
         if lane is not None:
             insort(self._lanes.setdefault(lane, []), held)
@@ -93,15 +94,21 @@ class Pending:
         """
         removed: dict[int, Held] = {}
         emptied: list[tuple[Key, Entry]] = []
+        shown_again = False
         for held in failures:
             key = held.told.key
             entry = self.entries.get(key)
-            if entry is None or entry.failures.pop(held.number, None) is None:
+            if entry is None or held.number not in entry.failures:
                 continue
             removed[held.number] = held
-            if not entry.failures:
+            if len(entry.failures) == 1:
                 self._drop(key, entry)
                 emptied.append((key, entry))
+                entry.take(held.number)
+            else:
+                shown_again |= self._take(key, entry, held.number)
+        if shown_again:
+            self._unplaced = OrderedDict((key, entry) for key, entry in self.entries.items() if not entry.placed)
         self._unindex(removed.values())
         return [removed[number] for number in sorted(removed)], emptied
 
@@ -115,8 +122,8 @@ class Pending:
         """Leave the line of a summary out of the renderings, where it is the line of its entry."""
         entry = self._by_summary.get(summary)
         if entry is not None:
-            entry.placed = entry.shown = True
-            self._unplaced.pop(next(iter(entry.failures.values())).told.key, None)
+            entry.place()
+            self._unplaced.pop(entry.newest.told.key, None)
 
     def newest_first(self) -> Iterator[Entry]:
         """Return what renderings show."""
@@ -126,6 +133,16 @@ class Pending:
         """Take out everything."""
         for index in (self.entries, self._lanes, self._by_call_id, self._by_call, self._by_summary, self._unplaced):
             index.clear()
+
+    def _take(self, key: Key, entry: Entry, number: int) -> bool:
+        """Take one of several failures out of an entry; True when a line is to be shown that was not."""
+        placed = entry.placed
+        self._forget_summary(entry)
+        entry.take(number)
+        self._by_summary[entry.summary] = entry
+        if entry.placed:
+            self._unplaced.pop(key, None)
+        return placed and not entry.placed
 
     def _drop(self, key: Key, entry: Entry) -> None:
         del self.entries[key]

@@ -91,17 +91,16 @@ class Agent:
         self.turn = 0
         self.passed_by_call = False
         self.told: dict[Key, tuple[int, int]] = {}
-        """Turn and time of the newest failure of a line."""
+        """Turn and time when a line was told last, in that order."""
+        self.turns: dict[ErrorSummary, int] = {}
+        """In which it was told."""
         self.first_shown: dict[ErrorSummary, int] = {}
         self.dropped = 0
 
     def lines(self) -> dict[Key, ErrorSummary]:
-        """Return the newest summary of each line, in the order of their newest failures."""
-        newest: dict[Key, ErrorSummary] = {}
-        for failure in self.failures:
-            newest.pop(failure.key, None)
-            newest[failure.key] = failure.summary
-        return newest
+        """Return the newest summary of each line that nothing resolved, the line told last at the end."""
+        newest = {failure.key: failure.summary for failure in self.failures}
+        return {key: newest[key] for key in self.told if key in newest}
 
     def starts(self, at: int) -> bool:
         """Pass a turn where a tool or model call started after the last rendering."""
@@ -152,7 +151,9 @@ class Agent:
             self.dropped += 1
         failure = Failure(call, print_, now, summary)
         self.failures.append(failure)
+        self.told.pop(key, None)
         self.told[key] = (self.turn, now)
+        self.turns[summary] = self.turn
         return failure
 
     def resolves(self, failure: Failure, call: Call) -> bool:
@@ -187,7 +188,7 @@ class Agent:
             if summary in self.placed:
                 continue
             self.seen.add(key)
-            age = self.turn - self.told[key][0]
+            age = self.turn - self.turns[summary]
             dated = self.first_shown.setdefault(summary, self.turn) != self.turn
             remark = "" if not dated else " (1 turn ago)" if age == 1 else f" ({age} turns ago)"
             expected.append(line_of(key[0], summary) + remark)

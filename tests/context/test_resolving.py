@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from otel_error_hygiene.context import ContextBuffer
-from tests.context.told import fail
+from tests.context.told import fail, line_of
 
 
 class Scenario(NamedTuple):
@@ -138,3 +138,30 @@ def test_a_call_id_resolves_its_own_failure_only() -> None:
     assert 1 == len(buffer.pending)
     assert [two.ref] == [each.ref for each in buffer.resolve("search", None, "c2", 5)]
     assert () == tuple(buffer.pending)
+
+
+def test_a_line_names_the_newest_failure_that_nothing_resolved() -> None:
+    """Of two identical failures that share a line the newer recovers: the line goes on with the older one's record.
+
+    A line that named the recovered call would be a line of a failure that a success resolved (P3).
+    """
+    buffer = ContextBuffer("c")
+    older = fail(buffer, ended_ns=10, call_id="c1")
+    newer = fail(buffer, ended_ns=10, call_id="c2")
+    assert [newer] == list(buffer.pending)
+    assert [newer.ref] == [cleared.ref for cleared in buffer.resolve("search", None, "c2", 5)]
+    assert [older] == list(buffer.pending)
+    assert line_of("search", older) == buffer.render()
+
+
+def test_a_line_that_was_placed_gives_way_to_one_that_was_not() -> None:
+    """The recovered call's line stood in its own result; the older one's stands nowhere yet, so renderings show it."""
+    buffer = ContextBuffer("c")
+    older = fail(buffer, ended_ns=10, call_id="c1")
+    newer = fail(buffer, ended_ns=10, call_id="c2")
+    buffer.as_tool_result(newer, "c2", "openai")
+    assert buffer.render() == ""
+    buffer.resolve("search", None, "c2", 5)
+    assert line_of("search", older) == buffer.render()
+    buffer.as_tool_result(older, "c1", "openai")
+    assert buffer.render() == ""
