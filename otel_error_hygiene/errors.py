@@ -12,7 +12,3 @@ class HygieneError(Exception):
 
 class ConfigurationError(HygieneError, ValueError):
     """A constructor or a setting was given something unusable; the text says what would be right."""
-
-
-class StoreError(HygieneError):
-    """The store on disk could not be used; the text names the folder and the reason."""
