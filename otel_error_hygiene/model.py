@@ -219,6 +219,8 @@ class Stats(_Frozen):
     """Not acknowledged within the retention."""
     unrouted: int = 0
     """Recorded, but no conversation was known, so no agent was told."""
+    displaced: int = 0
+    """Lines, not calls: gone from a full buffer, unresolved, to make room for newer ones. Their records stay."""
     lost: Mapping[str, int] = Field(default_factory=dict)
     """Reason -> count."""
     truncated: int = 0

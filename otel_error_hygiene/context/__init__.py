@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .attempts import Attempt
 from .buffer import ContextBuffer
-from .entry import Cleared, Told
+from .entry import Cleared, Taken, Told
 from .rules import Rules
 from .scope import Conversations, bound_buffer
 
-__all__ = ["Attempt", "Cleared", "ContextBuffer", "Conversations", "Rules", "Told", "bound_buffer"]
+__all__ = ["Attempt", "Cleared", "ContextBuffer", "Conversations", "Rules", "Taken", "Told", "bound_buffer"]

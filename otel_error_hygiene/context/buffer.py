@@ -20,7 +20,7 @@ from ..model import ErrorClass, ErrorSummary
 from . import messages
 from .attempts import Attempt, Attempts
 from .children import Children
-from .entry import Cleared, Key, Told
+from .entry import Cleared, Key, Taken, Told
 from .pending import Pending
 from .policies import Success, lanes_of, resolves
 from .rules import Rules
@@ -184,13 +184,13 @@ class ContextBuffer:
                 self._attempts.forget(key)
             return self._attempts.next(key, error_class)
 
-    def put(self, told: Told) -> bool:
-        """Take in a failure whose record is durable; False when the same span's failure is already told."""
+    def put(self, told: Told) -> Taken:
+        """Take in a failure whose record is durable."""
         now = time.time_ns()
         with self._lock:
             if told.origin[1]:
                 if told.origin in self._seen:
-                    return False
+                    return Taken.AGAIN
                 self._seen[told.origin] = Attempt(told.summary.attempt, told.summary.escalated, told.order)
                 if len(self._seen) > _MAX_SEEN:
                     self._seen.popitem(last=False)
@@ -198,7 +198,7 @@ class ContextBuffer:
             if dropped is not None:
                 self._attempts.forget(dropped)
             self._age(now)
-            return True
+            return Taken.IN if dropped is None else Taken.IN_FOR_ANOTHER
 
     def resolve(self, tool: str, arguments: str | None, call_id: str | None, start_ns: int) -> list[Cleared]:
         """Prune what a success resolves: the failures of its own call; of what the model knew, what the policy says.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from ..model import ErrorSummary
@@ -34,6 +35,16 @@ class Told(NamedTuple):
     def arguments(self) -> str | None:
         """Digest of the canonical arguments, the same for the same arguments; None when unknown."""
         return self.key[1]
+
+
+class Taken(IntEnum):
+    """What became of a failure that a buffer was told of; false when nothing did."""
+
+    AGAIN = 0
+    """The same span's failure was told before."""
+    IN = 1
+    IN_FOR_ANOTHER = 2
+    """The buffer was full: the line longest not told of went for it, unresolved."""
 
 
 class Cleared(NamedTuple):

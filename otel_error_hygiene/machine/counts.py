@@ -13,6 +13,7 @@ class Counts:
         self._lock = threading.Lock()
         self.unrouted = 0
         self.truncated = 0
+        self.displaced = 0
         self.lost: Counter[str] = Counter()
 
     def cut(self, truncated: bool) -> None:
@@ -26,6 +27,11 @@ class Counts:
         if count:
             with self._lock:
                 self.lost[reason] += count
+
+    def displace(self) -> None:
+        """Count a line that an agent is told no more, because its buffer was full."""
+        with self._lock:
+            self.displaced += 1
 
     def unroutable(self) -> None:
         """Count a failure that no agent was told of."""

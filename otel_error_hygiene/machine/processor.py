@@ -157,6 +157,7 @@ class ErrorHygieneSpanProcessor(SpanProcessor):
             quarantined=quarantined,
             expired=expired,
             unrouted=counts.unrouted,
+            displaced=counts.displaced,
             lost=dict(lost),
             truncated=counts.truncated,
             retried=0 if self._courier is None else self._courier.retried,

@@ -21,7 +21,7 @@ from .._guard import say_once
 from .._sdk import mapping_of, span_attributes
 from ..capture import fingerprint, format_node
 from ..classify import classify
-from ..context import Attempt, ContextBuffer, Told
+from ..context import Attempt, ContextBuffer, Taken, Told
 from ..conventions import digest
 from ..conventions.control import CANCELLED_TYPES
 from ..forensics.outbox import Outbox, Refused
@@ -149,7 +149,9 @@ class Splitter:
                 self._counts.unroutable()
         else:
             ended = now_ns if end_ns is None else end_ns
-            buffer.put(Told(key, summary, ended, (trace_id, span_id), failed.call.call_id, attempt.order))
+            told = Told(key, summary, ended, (trace_id, span_id), failed.call.call_id, attempt.order)
+            if buffer.put(told) is Taken.IN_FOR_ANOTHER:
+                self._counts.displace()
         return Split(summary, record_id, plain, durable)
 
     def complete(self, report: Report, span: ReadableSpan, failed: Failed | None) -> bool:

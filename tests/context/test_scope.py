@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from opentelemetry.trace import Span, StatusCode
 
 from otel_error_hygiene import conversation
 from otel_error_hygiene.context import ContextBuffer, Conversations, bound_buffer
+from otel_error_hygiene.context import buffer as buffer_module
 from otel_error_hygiene.context import scope as scope_module
 from tests.conftest import Rig
 
@@ -120,6 +122,26 @@ def test_what_cannot_be_routed_is_recorded_and_counted(rig: Rig) -> None:
     end_failed(start_tool(rig, "t"))
     stats = rig.processor.stats()
     assert (1, 1, 1, {}) == (stats.seen, stats.recorded, stats.unrouted, stats.lost)
+
+
+def test_lines_that_made_room_are_counted_and_their_records_stay(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every loss is counted, that of a line too (P7); nested agents share the count."""
+    monkeypatch.setattr(buffer_module, "_MAX_ENTRIES", 2)
+
+    def agent(name: str) -> AbstractContextManager[Span]:
+        attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+        return rig.tracer.start_as_current_span(f"invoke_agent {name}", attributes=attributes)
+
+    with conversation("a") as errors, agent("parent"):
+        for tool in ("t1", "t2", "t3"):
+            end_failed(start_tool(rig, tool))
+        with agent("child"):
+            for tool in ("t4", "t5", "t6"):
+                end_failed(start_tool(rig, tool))
+    assert ["t2", "t3"] == [summary.tool for summary in errors.pending]
+    assert ["t5", "t6"] == [summary.tool for summary in errors.scope("child").pending]
+    stats = rig.processor.stats()
+    assert (6, 6, 2, {}) == (stats.seen, stats.recorded, stats.displaced, stats.lost)
 
 
 def test_pool_threads_without_copied_context_route_by_the_id_on_the_span(rig: Rig) -> None:
