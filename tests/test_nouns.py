@@ -54,9 +54,9 @@ TOLD = {
             "Error calling tool 'fetch_weather': weather backend unreachable",
             "connectivity",
         ),
-        ("tool_error", "weather backend unreachable for city='Oslo'", "unknown"),
+        ("tool_error", "weather backend unreachable for city='Oslo'", "connectivity"),
         ("fastmcp.exceptions.ToolError < ValueError", "Error calling tool 'create_invoice': amount", "bad_request"),
-        ("tool_error", "amount must be positive, got -5.0", "unknown"),
+        ("tool_error", "amount must be positive, got -5.0", "bad_request"),
         ("fastmcp.exceptions.ToolError < httpx.HTTPStatusError", "Error calling tool 'charge_card': Client", "auth"),
         ("tool_error", "Client error '401 Unauthorized' for url", "auth"),
         (
@@ -77,8 +77,8 @@ TOLD = {
     "openai-agents": [("_OTHER", "Tool execution failed. Error details are redacted.", "unknown")] * 3,
     "openai-agents-traceloop": [("_OTHER", "Tool execution failed. Error details are redacted.", "unknown")] * 2,
     "openai-agents-0.11": [
-        ("_OTHER", "weather backend unreachable for city='Oslo'", "unknown"),
-        ("_OTHER", "amount must be positive, got -5.0", "unknown"),
+        ("_OTHER", "weather backend unreachable for city='Oslo'", "connectivity"),
+        ("_OTHER", "amount must be positive, got -5.0", "bad_request"),
         ("_OTHER", "Client error '401 Unauthorized' for url", "auth"),
     ],
     "strands-agents": [
@@ -94,14 +94,14 @@ TOLD = {
         ("TimeoutError < asyncio.exceptions.CancelledError", "", "connectivity"),
     ],
     "langfuse": [
-        ("_OTHER", "weather service unreachable for 'Berlin'", "unknown"),
-        ("_OTHER", "amount must be positive, got -5.0", "unknown"),
+        ("_OTHER", "weather service unreachable for 'Berlin'", "connectivity"),
+        ("_OTHER", "amount must be positive, got -5.0", "bad_request"),
         ("_OTHER", "Client error '401 Unauthorized' for url", "auth"),
         ("TimeoutError", "", "connectivity"),
     ],
     "haystack": [
-        ("_OTHER", "weather service unreachable for 'Berlin'", "unknown"),
-        ("_OTHER", "amount must be positive, got -5.0", "unknown"),
+        ("_OTHER", "weather service unreachable for 'Berlin'", "connectivity"),
+        ("_OTHER", "amount must be positive, got -5.0", "bad_request"),
     ],
     "google-adk": [
         ("ConnectionError < httpx.ConnectError < httpcore.ConnectError", "weather backend unreachable", "connectivity"),
@@ -115,7 +115,7 @@ TOLD = {
         ("ValueError", "amount must be positive, got -5.0", "bad_request"),
         ("HTTPStatusError", "Client error '401 Unauthorized' for url", "auth"),
         ("TimeoutError", "", "connectivity"),
-        ("RuntimeError", "stock lock for LAMP-01 is held by another worker (attempt 1)", "unknown"),
+        ("RuntimeError", "stock lock for LAMP-01 is held by another worker (attempt 1)", "upstream"),
     ],
     "agent-framework": [
         ("ConnectionError", "", "connectivity"),
@@ -123,8 +123,8 @@ TOLD = {
         ("HTTPStatusError", "", "unknown"),
     ],
     "mcp-v1-traceloop": [
-        ("tool_error", "weather backend unreachable for city='Oslo'", "unknown"),
-        ("tool_error", "amount must be positive, got -5.0", "unknown"),
+        ("tool_error", "weather backend unreachable for city='Oslo'", "connectivity"),
+        ("tool_error", "amount must be positive, got -5.0", "bad_request"),
         ("tool_error", "Client error '401 Unauthorized' for url", "auth"),
         ("tool_error", "", "unknown"),
     ],

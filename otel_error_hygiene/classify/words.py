@@ -32,7 +32,10 @@ CONNECTIVITY_PHRASES: Final[tuple[PhraseRow, ...]] = (
         t.NOT_SENT,
         "connection refused|econnrefused|actively refused|establish a new connection|connect call failed"
         "|failed to connect|could not connect|cannot connect|can't connect|unable to connect"
-        "|connection attempts failed|network is unreachable|no route to host|connect timeout"
+        "|connection attempts failed|no route to host|connect timeout"
+        # Of a thing that has a name: "unreachable code" is another matter.
+        "|is unreachable|are unreachable|was unreachable|unreachable for |host unreachable|server unreachable"
+        "|service unreachable|backend unreachable|endpoint unreachable|upstream unreachable"
         "|connection to remote host was lost",
     ),
     _phrases(t.UNRESOLVED, "connection is closed|already closed|not connected"),
@@ -98,8 +101,11 @@ PHRASES: Final[tuple[PhraseRow, ...]] = (
     ),
     _phrases(
         t.UNAVAILABLE,
-        "service unavailable|temporarily unavailable|currently unavailable|overloaded|bad gateway"
-        "|gateway timeout|is locked|deadlock|try again later|could not serialize access"
+        "service unavailable|temporarily unavailable|currently unavailable|upstream unavailable"
+        "|backend unavailable|server unavailable|is unavailable|overloaded|bad gateway"
+        "|gateway timeout|is locked|locked by another|held by another worker"
+        "|held by another process|held by another transaction"
+        "|deadlock|try again later|could not serialize access"
         "|服务不可用|サービスを利用できません",
     ),
     _phrases(t.BROKEN, "internal server error|internal error|internal service error|fatal error|server had an error"),
@@ -115,9 +121,12 @@ PHRASES: Final[tuple[PhraseRow, ...]] = (
         "|invalid input|invalid value|invalid url|invalid literal|invalid type|invalid format|invalid json"
         "|invalid query|syntax error|parse error|parsing error|unexpected keyword argument"
         "|required positional argument|required keyword only argument|required argument|missing required"
-        "|missing argument|is required|field required|required property|is not json serializable"
+        "|missing argument|mandatory input|mandatory parameter|mandatory argument"
+        "|is required|field required|required property|is not json serializable"
         "|larger than max|exceeds the maximum|too large|is too long|must be a |must be an |must be one of"
-        "|must be greater|must be less|must be between|must match|unknown command|unknown field"
+        "|must be greater|must be less|must be between|must match|must be positive|must be negative"
+        "|must be non |must be at least|must be at most|must be in the range|must be unique|must not be |must contain"
+        "|must start with|must end with|unknown command|unknown field"
         "|unknown url type|unsupported|out of range|is not an integer|wrong kind of value|wrongtype"
         "|constraint failed|violates|无效|参数错误|構文エラー|不正な|ungültig|invalide|inválido|неверн",
     ),
@@ -163,7 +172,8 @@ CODE_IN_TEXT: Final = re.compile(
     r"^\(([A-Za-z][\w.]{2,80})\)|\berror occurred \(([A-Za-z]\w{2,80})\)"
     r"|['\"]error['\"]: ?['\"]([a-z][a-z_]{2,60})['\"]"
     r"|\bError ?Code: ?([A-Za-z]\w{2,80})|\b(?:Caused by|raised) (\w{3,80})[(>]"
-    r"|^([A-Z][A-Za-z]{2,60}(?:Error|Exception)): "
+    # A name as Python prints it, at the beginning or after what a wrapper puts before it.
+    r"|(?:^|: |\] |\bERROR )([A-Z][A-Za-z]{2,60}(?:Error|Exception))(?:: |$)"
 )
 CODE_MARKS: Final = ("(", "error", "Error", "Exception", "Caused by", "raised")
 """Texts without any of these hold no code; cheaper than the pattern."""
