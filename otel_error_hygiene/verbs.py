@@ -23,7 +23,8 @@ from .forensics.segment import RecordKind
 from .forensics.store import Writer, writers
 from .machine.current import machine
 from .machine.nouns import node_of_recorded
-from .machine.splitter import Report, summary_of_node
+from .machine.splitter import Report
+from .machine.summaries import summary_of_node
 from .machine.texts import nameless
 from .model import (
     Bucket,

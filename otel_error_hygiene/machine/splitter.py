@@ -23,17 +23,16 @@ from ..capture import fingerprint, format_node
 from ..classify import classify
 from ..context import Attempt, ContextBuffer, Taken, Told
 from ..conventions import digest
-from ..conventions.control import CANCELLED_TYPES
 from ..forensics.outbox import Outbox, Refused
 from ..forensics.record import VERSION, Plain, of_span
 from ..forensics.segment import RecordKind
-from ..model import Classification, ErrorSummary, ExceptionNode, ToolCall
-from ..redact import mask, mask_attributes, mask_end, mask_start, sanitize, sanitize_name
+from ..model import ErrorSummary, ExceptionNode, ToolCall
+from ..redact import mask, mask_attributes, mask_end, mask_start, sanitize_name
 from ..settings import Settings
-from ..summary import summary_of
 from .counts import Counts
 from .nouns import masked, plain_call, plain_node, plain_summary
-from .texts import advice_in, nameless
+from .summaries import summary_of_node
+from .texts import nameless
 
 
 class Failed(NamedTuple):
@@ -316,35 +315,6 @@ class Splitter:
         return mask_attributes(found)
 
 
-def summary_of_node(  # noqa: PLR0913  (one noun's fields)
-    node: ExceptionNode,
-    classification: Classification,
-    *,
-    tool: str,
-    attempt: int = 1,
-    escalated: bool = False,
-    impact: str | None = None,
-    timestamp: datetime,
-    trace_id: str | None = None,
-    span_id: str | None = None,
-    ref: str | None = None,
-) -> ErrorSummary:
-    """Summarize a captured failure; every text is made safe for the context here."""
-    return summary_of(
-        classification,
-        tool=sanitize_name(tool),
-        error=sanitize_name(_root(node).type.rpartition(".")[2], 80),
-        attempt=attempt,
-        escalated=escalated,
-        hint=advice_in(node),
-        impact=None if impact is None else sanitize(impact, 200),
-        timestamp=timestamp,
-        trace_id=trace_id,
-        span_id=span_id,
-        ref=ref,
-    )
-
-
 def _ids(span: ReadableSpan | Plain | None) -> tuple[int, int]:
     if span is None:
         return 0, 0
@@ -352,10 +322,3 @@ def _ids(span: ReadableSpan | Plain | None) -> tuple[int, int]:
         context = span.get_span_context()
         return (0, 0) if context is None else (context.trace_id, context.span_id)
     return span["trace"], span["id"]
-
-
-def _root(node: ExceptionNode) -> ExceptionNode:
-    # A time-out of asyncio is caused by the cancellation that it made: that says nothing.
-    while node.cause is not None and node.cause.type not in CANCELLED_TYPES:
-        node = node.cause
-    return node
