@@ -318,6 +318,7 @@ def test_text_alone_is_read_where_it_is_anchored(kind: str, message: str, error_
         "author list of the book is inconsistent",
         "An error occurred while running the tool. Please try again.",
         "the seat is held by another guest",
+        "the blue lamp is unavailable in this size",
         "an earlier ConnectionError was dealt with",
         "unreachable code after return in plan.py",
         "the plan must be finished by another agent",

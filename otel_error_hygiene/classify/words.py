@@ -102,7 +102,7 @@ PHRASES: Final[tuple[PhraseRow, ...]] = (
     _phrases(
         t.UNAVAILABLE,
         "service unavailable|temporarily unavailable|currently unavailable|upstream unavailable"
-        "|backend unavailable|server unavailable|is unavailable|overloaded|bad gateway"
+        "|backend unavailable|server unavailable|service is unavailable|server is unavailable|overloaded|bad gateway"
         "|gateway timeout|is locked|locked by another|held by another worker"
         "|held by another process|held by another transaction"
         "|deadlock|try again later|could not serialize access"
